@@ -1,0 +1,47 @@
+# Two commands do everything on a machine that has only Python (3.11 or newer), pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format search bench clean
+
+demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
+	$(BIN)/cohortsum demo
+
+test: $(VENV)/.installed-dev   ## install with the dev extra, then run every check and test
+	$(MAKE) check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python tests/built_wheel.py
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+search: $(VENV)/.installed-dev   ## the long searches that `make test` leaves out
+	$(BIN)/python -m pytest -m exhaustive --override-ini='addopts=--strict-markers --import-mode=importlib'
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/masking.py
+	$(BIN)/python benchmarks/round.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""The cohortsum command: rendering, progress and exit codes."""

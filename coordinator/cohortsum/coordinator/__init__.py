@@ -1,0 +1,1 @@
+"""The consortium service: store, rounds and the gRPC server edge."""

@@ -1,0 +1,1 @@
+"""The site daemon: configuration, tables, policy, durable log and the outbound gRPC edge."""

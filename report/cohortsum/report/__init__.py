@@ -1,0 +1,1 @@
+"""Typed results to tables and figures. Pure: no data access, no sockets."""

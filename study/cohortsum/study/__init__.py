@@ -1,0 +1,1 @@
+"""The study definition, the variable catalogue and the statistics; builds the round plan. Pure."""
