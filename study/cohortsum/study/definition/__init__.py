@@ -1,0 +1,1 @@
+"""The study definition: the file a statistician writes, checked, frozen and fingerprinted."""

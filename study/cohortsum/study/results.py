@@ -1,0 +1,53 @@
+"""Typed results. A cell is a number, text, or absent with the reason; never 0, NaN or null for a withheld number."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What became of a row, as written to every table."""
+
+    OK = "ok"
+    CONSTANT = "constant, not estimated"
+    ALL_MISSING = "all missing"
+    BELOW_THRESHOLD = "below threshold"
+    ALIASED = "aliased"
+    NOT_ESTIMABLE = "not estimable"
+    TOO_FEW_SITES = "too few sites"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No number here, and why: `no data`, or the name of the rule that withheld it."""
+
+    reason: str
+
+
+NO_DATA = Absent("no data")
+
+Cell = str | int | float | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One result table; every row has one cell per column and its status in the column ``status``.
+
+    Attributes:
+        analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
+        kind: what the rows are: summary, histogram, regression, contrast or test.
+        columns: column names in order; ``status`` is one of them.
+        rows: one tuple of cells per row.
+        notes: sentences a reader of the table must know.
+    """
+
+    analysis: str
+    kind: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Refuse ragged rows."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table {self.analysis}: {len(row)} cells for {len(self.columns)} columns")

@@ -1,0 +1,1 @@
+"""The statistics: one module per family, all behind one interface."""

@@ -1,0 +1,104 @@
+"""What a statistic is: a bounded contribution.
+
+A statistic declares a `layout` of named blocks. From the layout alone follow the clamp, the grid, the modulus that
+cannot wrap, the message size and who supplies what. The parts, in the order they run:
+
+=============  ===========  =============================================================================
+``layout``     everywhere   the blocks: kind, size, bounds, grid, suppliers
+``accumulate`` at a site    a batch of people to a state; states merge by addition, so data may stream
+``contribute`` at a site    the state to integers, once per site and round
+``finish``     coordinator  the opened integer sums to tables
+=============  ===========  =============================================================================
+
+A block is `additive` (every person's bounded value is rounded to the grid, the integers are added exactly) or `site`
+(computed once from the site's people, rounded once).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.study.batch import Batch
+from cohortsum.study.results import Table
+
+State = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
+"""Sums over the people seen so far, by name; two states of one statistic merge by adding entry by entry."""
+
+Sums = Mapping[str, NDArray[np.int64]]
+"""Integer block values by block name: one site's contribution, or the opened total of all suppliers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of numbers in the round's vector that share one bound, one grid and one set of suppliers.
+
+    Attributes:
+        name: unique in the study, for example ``thickness/lh_cuneus_thickness/cxy``.
+        kind: ``additive`` or ``site``.
+        size: how many numbers; at least 1.
+        bound: greatest magnitude that one person can add to one number, before the grid; a site of n people adds at
+            most ``n * bound`` (for a count of sites: at most ``bound``, with ``per`` = ``site``).
+        per: whether ``bound`` is per person or per site.
+        fraction_bits: the grid is 2**-fraction_bits; 0 for counts.
+        supply: groups of supply items. A site supplies the block if it supplies every item of the first group, else it
+            contributes zeros. Every group must keep enough sites that supply all of its items, or the block leaves the
+            plan as `too few sites`.
+    """
+
+    name: str
+    kind: Literal["additive", "site"]
+    size: int
+    bound: float
+    per: Literal["person", "site"]
+    fraction_bits: int
+    supply: tuple[frozenset[str], ...]
+
+
+class Statistic(Protocol):
+    """One analysis of a study, pure: no files, no sockets, no clock."""
+
+    @property
+    def name(self) -> str:
+        """The name of the analysis in the study file."""
+        ...
+
+    def layout(self) -> tuple[Block, ...]:
+        """Return the blocks in the order they travel; depends on the study alone."""
+        ...
+
+    def accumulate(self, batch: Batch) -> State:
+        """Return the state of one batch; an empty batch gives the zero state."""
+        ...
+
+    def contribute(self, state: State) -> Sums:
+        """Return the integers of every block, (block.size,) int64; blocks the site does not supply are zeroed later."""
+        ...
+
+    def finish(self, sums: Sums) -> tuple[Table, ...]:
+        """Return the tables; a block absent from ``sums`` had too few suppliers."""
+        ...
+
+
+def merge(states: Sequence[State]) -> State:
+    """Return the state of all people behind ``states``; there is at least one."""
+    first, *others = states
+    merged = {name: array.copy() for name, array in first.items()}
+    for state in others:
+        for name, array in state.items():
+            merged[name] += array
+    return merged
+
+
+def to_grid(values: NDArray[np.float64], fraction_bits: int) -> NDArray[np.int64]:
+    """Return ``values`` as whole multiples of 2**-fraction_bits, rounded to nearest, ties to even.
+
+    Scaling by a power of two is exact in float64, so this rounds once. Raises ValueError for a value that is not finite
+    or would not fit 63 bits: callers clamp before they scale.
+    """
+    scaled = np.rint(np.ldexp(values, fraction_bits))
+    if not np.all(np.abs(scaled) < 2.0**63):  # also catches NaN
+        raise ValueError("a value is not finite or too large for the grid; clamp before scaling")
+    return scaled.astype(np.int64)
