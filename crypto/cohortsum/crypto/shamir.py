@@ -1,0 +1,70 @@
+"""Shamir's secret sharing over the field of `field` (Shamir 1979, "How to share a secret").
+
+A secret is the value at 0 of a polynomial of degree threshold - 1 with uniform further coefficients; a share is its value
+at the holder's point. Any ``threshold`` shares give the secret by Lagrange interpolation, fewer fit every secret equally
+well. Points come from the roster (index + 1): never 0, never chosen by the coordinator.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from cohortsum.crypto.errors import ShareError
+from cohortsum.crypto.field import PRIME
+
+
+def split(secret: int, coefficients: Sequence[int], points: Sequence[int]) -> dict[int, int]:
+    """Return the share at every point.
+
+    Args:
+        secret: element of [0, p).
+        coefficients: ``threshold - 1`` uniform elements, fresh for every secret (t - 1 in Bonawitz et al. 2017).
+        points: distinct points in [1, p); at least ``threshold`` of them.
+
+    Raises:
+        ShareError: for repeated or zero points, or fewer points than the threshold.
+    """
+    _check_points(points)
+    if len(points) <= len(coefficients):
+        raise ShareError(f"{len(points)} holders cannot reach a threshold of {len(coefficients) + 1}")
+    shares: dict[int, int] = {}
+    for point in points:
+        value = 0
+        for coefficient in reversed(coefficients):
+            value = (value + coefficient) * point % PRIME
+        shares[point] = (value + secret) % PRIME
+    return shares
+
+
+def combine(shares: Mapping[int, int], threshold: int) -> int:
+    """Return the secret behind at least ``threshold`` shares, given by point.
+
+    Exactly ``threshold`` shares are used, those of the lowest points. What comes out is checked by the caller against the
+    dealer's commitment: wrong shares give a wrong element, not an error.
+
+    Raises:
+        ShareError: for too few shares, or a zero point.
+    """
+    if len(shares) < threshold:
+        raise ShareError(f"{len(shares)} shares, the threshold is {threshold}")
+    points = tuple(sorted(shares)[:threshold])
+    return sum(weight * shares[point] for weight, point in zip(weights(points), points, strict=True)) % PRIME
+
+
+@lru_cache(maxsize=8)  # one set of holders opens all seeds of a round
+def weights(points: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the Lagrange weight of each point for interpolation at 0."""
+    _check_points(points)
+    result: list[int] = []
+    for point in points:
+        above, below = 1, 1
+        for other in points:
+            if other != point:
+                above = above * other % PRIME
+                below = below * (other - point) % PRIME
+        result.append(above * pow(below, -1, PRIME) % PRIME)
+    return tuple(result)
+
+
+def _check_points(points: Sequence[int]) -> None:
+    if len(set(points)) != len(points) or not all(0 < point < PRIME for point in points):
+        raise ShareError("share points must be distinct and not 0")

@@ -1,0 +1,48 @@
+"""Ed25519 signatures (RFC 8032) over domain-separated, length-prefixed strings.
+
+What is signed is always the received bytes behind a domain, never a re-serialisation: protobuf has many encodings of one
+message.
+"""
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from cohortsum.crypto.encoding import encode
+from cohortsum.crypto.errors import AuthenticationError, PublicKeyError
+from cohortsum.crypto.secret import SecretBytes
+
+PUBLIC_BYTES = 32
+SIGNATURE_BYTES = 64
+
+
+class IdentityKey:
+    """A private Ed25519 key, made from 32 secret bytes; its public half is pinned in the roster."""
+
+    __slots__ = ("private", "public")
+
+    def __init__(self, seed: SecretBytes) -> None:
+        self.private = Ed25519PrivateKey.from_private_bytes(seed.reveal())
+        self.public: bytes = self.private.public_key().public_bytes_raw()
+
+    def sign(self, domain: str, *fields: bytes) -> bytes:
+        """Return the 64-byte signature over ``encode(domain, *fields)``."""
+        return self.private.sign(encode(domain.encode("ascii"), *fields))
+
+    def __repr__(self) -> str:
+        return "<Ed25519 private key>"
+
+
+def verify(public: bytes, signature: bytes, domain: str, *fields: bytes) -> None:
+    """Raise AuthenticationError unless ``signature`` is ``public``'s own over ``encode(domain, *fields)``."""
+    try:
+        public_key(public).verify(signature, encode(domain.encode("ascii"), *fields))
+    except InvalidSignature as error:
+        raise AuthenticationError from error
+
+
+def public_key(raw: bytes) -> Ed25519PublicKey:
+    """Return the public key that 32 bytes encode; raises PublicKeyError for another length."""
+    try:
+        return Ed25519PublicKey.from_public_bytes(raw)
+    except ValueError as error:
+        raise PublicKeyError(f"an Ed25519 public key has {PUBLIC_BYTES} bytes, got {len(raw)}") from error

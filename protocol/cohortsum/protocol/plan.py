@@ -1,0 +1,108 @@
+"""The plan of a round: how long the vector is, what bounds every number, who supplies which block.
+
+The study room builds one plan from a study file; both daemons and the offline verifier build it again and compare. The
+protocol moves vectors on the ring of integers modulo 2**64 and never learns what a mean is.
+
+No wrap: a sum of N people, each adding at most b grid units to a number, stays inside the signed range while
+``N_max * b + n_sites < 2**63`` (one more unit per site for the one rounding of site blocks). A plan that breaks this is
+refused when it is made, and the opened number of people is compared with N_max before anything else is believed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cohortsum.crypto.encoding import digest, encode, number
+from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.protocol.bounds import Protection
+
+PLAN = "cohortsum/v1/plan"
+GATE_LENGTH = 1
+WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """A run of numbers with one bound and one set of suppliers.
+
+    Attributes:
+        name: unique in the plan.
+        size: how many numbers.
+        unit_bound: greatest magnitude, in grid units, that one person (or one site) adds to one number.
+        per: whether the bound is per person or per site.
+        supply: groups of supply items; a site supplies the block if it supplies every item of the first group, and every
+            group must keep enough sites that supply all its items.
+    """
+
+    name: str
+    size: int
+    unit_bound: int
+    per: Literal["person", "site"]
+    supply: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """Everything a round must agree on besides its identifiers.
+
+    Attributes:
+        study_digest: digest of the signed study, 32 bytes.
+        roster_digest: digest of the roster the study names, 32 bytes.
+        epoch: label of the data epoch.
+        sites_invited: number of sites of the roster, for the no-wrap proof.
+        protection: the study's thresholds.
+        blocks: the blocks in the order they travel; the first holds the number of people, alone.
+        items: every supply item, sorted; a site signs yes or no for each.
+    """
+
+    study_digest: bytes
+    roster_digest: bytes
+    epoch: str
+    sites_invited: int
+    protection: Protection
+    blocks: tuple[PlannedBlock, ...]
+    items: tuple[str, ...]
+    length: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prove that no number can wrap, or refuse the plan."""
+        for block in self.blocks:
+            most = self.protection.max_participants if block.per == "person" else self.sites_invited
+            if most * block.unit_bound + self.sites_invited >= 2 ** (WORD_BITS - 1):
+                raise ConfigurationError(
+                    f"block {block.name}: the sum of max_participants {self.protection.max_participants} could wrap "
+                    f"modulo 2**{WORD_BITS}; lower max_participants or narrow the variable's range"
+                )
+        object.__setattr__(self, "length", sum(block.size for block in self.blocks))
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over every block, in order: two builders of one study must agree on it."""
+        parts = [
+            encode(
+                block.name.encode(),
+                number(block.size),
+                number(block.unit_bound),
+                block.per.encode(),
+                *(encode(*(item.encode() for item in sorted(group))) for group in block.supply),
+            )
+            for block in self.blocks
+        ]
+        return digest(PLAN, self.study_digest, self.roster_digest, self.epoch.encode(), *parts)
+
+    def kept(self, supplies: Mapping[int, frozenset[str]]) -> tuple[PlannedBlock, ...]:
+        """Return the blocks with enough suppliers among the approving sites, in order.
+
+        Args:
+            supplies: the items every approving site signed, by roster index.
+        """
+        least = self.protection.suppliers_minimum
+        return tuple(block for block in self.blocks if least_suppliers(block, supplies) >= least)
+
+
+def least_suppliers(block: PlannedBlock, supplies: Mapping[int, frozenset[str]]) -> int:
+    """Return the number of sites that supply the scarcest group of a block."""
+    return min(
+        (sum(group <= items for items in supplies.values()) for group in block.supply),
+        default=len(supplies),
+    )
