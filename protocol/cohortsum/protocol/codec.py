@@ -1,0 +1,351 @@
+"""Domain messages to protobuf bytes and back; the only module besides the gRPC edges that touches the wire types.
+
+`decode` checks everything a hostile peer could send before a domain object exists: size, fields, lengths, ranges, order
+and duplicates, and that the bytes are the one canonical encoding of what they say, without unknown fields. It raises
+RemoteProtocolError (check ``M2``) and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Wire
+
+from cohortsum.crypto import agreement, field
+from cohortsum.crypto.errors import CryptoError, RemoteProtocolError
+from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
+from cohortsum.protocol.messages import (
+    Abort,
+    Advert,
+    Adverts,
+    Approval,
+    Closing,
+    Complaint,
+    Consistency,
+    DataShares,
+    Delivery,
+    Envelope,
+    GateOpening,
+    GateShares,
+    Kind,
+    MaskedInput,
+    Message,
+    OpenedGate,
+    Opening,
+    Packet,
+    Quorum,
+    ShareEntry,
+    Shares,
+    Survivors,
+)
+from cohortsum.wire.v1 import round_pb2 as wire
+
+DIGEST_BYTES = 32
+SIGNATURE_BYTES = 64
+MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
+MAX_TEXT_BYTES = 256
+MAX_SITES = 1000
+MAX_ITEMS = 1_000_000
+
+_Ordered = TypeVar("_Ordered", int, str)
+
+
+def encode(message: Message) -> tuple[Kind, bytes]:
+    """Return a message's kind and payload bytes."""
+    kind, built = _to_wire(message)
+    return kind, built.SerializeToString(deterministic=True)
+
+
+def decode(kind: Kind, payload: bytes) -> Message:
+    """Return the message behind payload bytes of one kind; raises RemoteProtocolError M2 for anything malformed."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise _malformed(f"a payload of {len(payload)} bytes, at most {MAX_PAYLOAD_BYTES} are read")
+    build, read = _DECODERS[kind]
+    held = build()
+    _parse(held, payload)
+    try:
+        return read(held)
+    except CryptoError as error:
+        raise _malformed(error.message) from error
+
+
+def envelope_to_wire(envelope: Envelope) -> wire.Envelope:
+    """Return the protobuf form of an envelope."""
+    return wire.Envelope(
+        context=envelope.context,
+        kind=int(envelope.kind),
+        sender=envelope.sender,
+        payload=envelope.payload,
+        signature=envelope.signature,
+    )
+
+
+def envelope_from_wire(held: wire.Envelope) -> Envelope:
+    """Return the envelope behind its protobuf form; raises RemoteProtocolError M2."""
+    try:
+        kind = Kind(held.kind)
+    except ValueError:
+        raise _malformed(f"message kind {held.kind} is unknown; upgrade one side") from None
+    return Envelope(
+        context=_sized(held.context, DIGEST_BYTES, "context"),
+        kind=kind,
+        sender=_text(held.sender, "sender"),
+        payload=held.payload,
+        signature=_sized(held.signature, SIGNATURE_BYTES, "signature"),
+    )
+
+
+def packet_to_bytes(packet: Packet) -> bytes:
+    """Return a packet as bytes for a store or a transport."""
+    held = wire.Packet(envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments)
+    return held.SerializeToString(deterministic=True)
+
+
+def packet_from_bytes(data: bytes) -> Packet:
+    """Return the packet behind bytes; raises RemoteProtocolError M2."""
+    if len(data) > 2 * MAX_PAYLOAD_BYTES:
+        raise _malformed(f"a packet of {len(data)} bytes, at most {2 * MAX_PAYLOAD_BYTES} are read")
+    held = wire.Packet()
+    _parse(held, data)
+    return Packet(envelope_from_wire(held.envelope), tuple(held.attachments))
+
+
+def _to_wire(message: Message) -> tuple[Kind, Wire]:
+    match message:
+        case Approval():
+            return Kind.APPROVAL, wire.Approval(
+                study_digest=message.study_digest,
+                roster_digest=message.roster_digest,
+                profile=message.profile,
+                supplies=sorted(message.supplies),
+            )
+        case Opening():
+            return Kind.OPENING, wire.Opening(
+                round_id=message.key.round_id,
+                iteration=message.key.iteration,
+                attempt=message.key.attempt,
+                study_digest=message.study_digest,
+                roster_digest=message.roster_digest,
+                epoch=message.epoch,
+                approvals=map(envelope_to_wire, message.approvals),
+                survivors=message.survivors,
+            )
+        case Advert():
+            return Kind.ADVERT, wire.Advert(
+                channel_key=message.channel_key,
+                mask_key=message.mask_key,
+                gate_commitment=message.gate_commitment,
+                data_commitment=message.data_commitment,
+            )
+        case Adverts():
+            return Kind.ADVERTS, wire.Adverts(adverts=map(envelope_to_wire, message.adverts))
+        case Shares():
+            entries = [
+                wire.ShareEntry(
+                    holder=entry.holder,
+                    ciphertext_digest=entry.ciphertext_digest,
+                    mask_commitment=entry.mask_commitment,
+                    gate_commitment=entry.gate_commitment,
+                    data_commitment=entry.data_commitment,
+                )
+                for entry in message.entries
+            ]
+            return Kind.SHARES, wire.Shares(adverts_digest=message.adverts_digest, entries=entries)
+        case Delivery():
+            return Kind.DELIVERY, wire.Delivery(shares=map(envelope_to_wire, message.shares))
+        case MaskedInput():
+            return Kind.MASKED, wire.MaskedInput(
+                adverts_digest=message.adverts_digest,
+                shares_digest=message.shares_digest,
+                gate_digest=message.gate_digest,
+                data_digest=message.data_digest,
+            )
+        case Survivors():
+            return Kind.SURVIVORS, wire.Survivors(masked=map(envelope_to_wire, message.masked))
+        case Consistency():
+            return Kind.CONSISTENCY, wire.Consistency(statement=message.statement)
+        case Quorum():
+            return Kind.QUORUM, wire.Quorum(signatures=map(envelope_to_wire, message.signatures))
+        case GateShares():
+            return Kind.GATE_SHARES, wire.GateShares(
+                statement=message.statement, gate=_shares(message.gate), mask=_shares(message.mask)
+            )
+        case GateOpening():
+            survivors = [
+                wire.OpenedGate(owner=owner, words=opened.words, seed=field.to_bytes(opened.seed))
+                for owner, opened in sorted(message.survivors.items())
+            ]
+            return Kind.GATE_OPENING, wire.GateOpening(survivors=survivors, dropped=_shares(message.dropped))
+        case DataShares():
+            return Kind.DATA_SHARES, wire.DataShares(statement=message.statement, data=_shares(message.data))
+        case Closing():
+            return Kind.CLOSING, wire.Closing(
+                statement=message.statement, result_digest=message.result_digest
+            )
+        case Abort():
+            return Kind.ABORT, wire.Abort(reason=message.reason)
+        case Complaint():
+            return Kind.COMPLAINT, wire.Complaint(check=message.check, accused=message.accused)
+
+
+def _approval(held: wire.Approval) -> Approval:
+    supplies = _ascending(held.supplies, "supplies", MAX_ITEMS)
+    return Approval(
+        _sized(held.study_digest, DIGEST_BYTES, "study_digest"),
+        _sized(held.roster_digest, DIGEST_BYTES, "roster_digest"),
+        _text(held.profile, "profile"),
+        frozenset(_text(item, "supplies") for item in supplies),
+    )
+
+
+def _opening(held: wire.Opening) -> Opening:
+    if held.iteration < 1 or held.attempt < 1:
+        raise _malformed("iteration and attempt count from 1")
+    return Opening(
+        RoundKey(_sized(held.round_id, ROUND_ID_BYTES, "round_id"), held.iteration, held.attempt),
+        _sized(held.study_digest, DIGEST_BYTES, "study_digest"),
+        _sized(held.roster_digest, DIGEST_BYTES, "roster_digest"),
+        _text(held.epoch, "epoch"),
+        _envelopes(held.approvals, Kind.APPROVAL),
+        tuple(_ascending(held.survivors, "survivors", MAX_SITES)),
+    )
+
+
+def _advert(held: wire.Advert) -> Advert:
+    for key in (held.channel_key, held.mask_key):
+        agreement.check_public(key)
+    return Advert(
+        held.channel_key,
+        held.mask_key,
+        _sized(held.gate_commitment, DIGEST_BYTES, "gate_commitment"),
+        _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
+    )
+
+
+def _entry(held: wire.ShareEntry) -> ShareEntry:
+    return ShareEntry(
+        held.holder,
+        _sized(held.ciphertext_digest, DIGEST_BYTES, "ciphertext_digest"),
+        _sized(held.mask_commitment, DIGEST_BYTES, "mask_commitment"),
+        _sized(held.gate_commitment, DIGEST_BYTES, "gate_commitment"),
+        _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
+    )
+
+
+def _shares_message(held: wire.Shares) -> Shares:
+    _ascending([entry.holder for entry in held.entries], "entries", MAX_SITES)
+    return Shares(
+        _sized(held.adverts_digest, DIGEST_BYTES, "adverts_digest"), tuple(map(_entry, held.entries))
+    )
+
+
+def _masked(held: wire.MaskedInput) -> MaskedInput:
+    return MaskedInput(
+        _sized(held.adverts_digest, DIGEST_BYTES, "adverts_digest"),
+        _sized(held.shares_digest, DIGEST_BYTES, "shares_digest"),
+        _sized(held.gate_digest, DIGEST_BYTES, "gate_digest"),
+        _sized(held.data_digest, DIGEST_BYTES, "data_digest"),
+    )
+
+
+def _gate_opening(held: wire.GateOpening) -> GateOpening:
+    _ascending([opened.owner for opened in held.survivors], "survivors", MAX_SITES)
+    survivors = {
+        opened.owner: OpenedGate(_sized(opened.words, 8, "words"), field.from_bytes(opened.seed))
+        for opened in held.survivors
+    }
+    return GateOpening(survivors, _elements(held.dropped, "dropped"))
+
+
+_DECODERS: dict[Kind, tuple[Callable[[], Wire], Callable[..., Message]]] = {
+    Kind.APPROVAL: (wire.Approval, _approval),
+    Kind.OPENING: (wire.Opening, _opening),
+    Kind.ADVERT: (wire.Advert, _advert),
+    Kind.ADVERTS: (wire.Adverts, lambda held: Adverts(_envelopes(held.adverts, Kind.ADVERT))),
+    Kind.SHARES: (wire.Shares, _shares_message),
+    Kind.DELIVERY: (wire.Delivery, lambda held: Delivery(_envelopes(held.shares, Kind.SHARES))),
+    Kind.MASKED: (wire.MaskedInput, _masked),
+    Kind.SURVIVORS: (wire.Survivors, lambda held: Survivors(_envelopes(held.masked, Kind.MASKED))),
+    Kind.CONSISTENCY: (wire.Consistency, lambda held: Consistency(_statement(held.statement))),
+    Kind.QUORUM: (wire.Quorum, lambda held: Quorum(_envelopes(held.signatures, Kind.CONSISTENCY))),
+    Kind.GATE_SHARES: (
+        wire.GateShares,
+        lambda held: GateShares(
+            _statement(held.statement), _elements(held.gate, "gate"), _elements(held.mask, "mask")
+        ),
+    ),
+    Kind.GATE_OPENING: (wire.GateOpening, _gate_opening),
+    Kind.DATA_SHARES: (
+        wire.DataShares,
+        lambda held: DataShares(_statement(held.statement), _elements(held.data, "data")),
+    ),
+    Kind.CLOSING: (
+        wire.Closing,
+        lambda held: Closing(
+            _statement(held.statement), _sized(held.result_digest, DIGEST_BYTES, "result_digest")
+        ),
+    ),
+    Kind.ABORT: (wire.Abort, lambda held: Abort(_text(held.reason, "reason"))),
+    Kind.COMPLAINT: (
+        wire.Complaint,
+        lambda held: Complaint(_text(held.check, "check"), _text(held.accused, "accused")),
+    ),
+}
+
+
+def _parse(held: Wire, data: bytes) -> None:
+    try:
+        held.ParseFromString(data)
+        held.DiscardUnknownFields()
+        canonical = held.SerializeToString(deterministic=True)
+    except (DecodeError, ValueError) as error:
+        raise _malformed("the bytes are not a message of this kind") from error
+    if canonical != data:
+        raise _malformed("the bytes are not the canonical encoding of this kind, or hold unknown fields")
+
+
+def _envelopes(held: Sequence[wire.Envelope], kind: Kind) -> tuple[Envelope, ...]:
+    if len(held) > MAX_SITES:
+        raise _malformed(f"{len(held)} envelopes, at most {MAX_SITES} are read")
+    envelopes = tuple(map(envelope_from_wire, held))
+    if any(envelope.kind is not kind for envelope in envelopes):
+        raise _malformed(f"an envelope of another kind than {kind.name}")
+    return envelopes
+
+
+def _ascending(values: Iterable[_Ordered], name: str, most: int) -> list[_Ordered]:
+    held = list(values)
+    if len(held) > most:
+        raise _malformed(f"{name} holds {len(held)} entries, at most {most} are read")
+    if any(not before < after for before, after in zip(held, held[1:], strict=False)):
+        raise _malformed(f"{name} must be in ascending order without repeats")
+    return held
+
+
+def _elements(held: Sequence[wire.Share], name: str) -> dict[int, int]:
+    _ascending([share.owner for share in held], name, MAX_SITES)
+    return {share.owner: field.from_bytes(share.value) for share in held}
+
+
+def _shares(shares: Mapping[int, int]) -> list[wire.Share]:
+    return [wire.Share(owner=owner, value=field.to_bytes(share)) for owner, share in sorted(shares.items())]
+
+
+def _statement(data: bytes) -> bytes:
+    return _sized(data, DIGEST_BYTES, "statement")
+
+
+def _sized(data: bytes, size: int, name: str) -> bytes:
+    if len(data) != size:
+        raise _malformed(f"{name} has {len(data)} bytes, expected {size}")
+    return data
+
+
+def _text(text: str, name: str) -> str:
+    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
+        raise _malformed(f"{name} must have 1 to {MAX_TEXT_BYTES} bytes")
+    return text
+
+
+def _malformed(sentence: str) -> RemoteProtocolError:
+    return RemoteProtocolError("M2", f"malformed message: {sentence}")

@@ -1,0 +1,244 @@
+"""The messages of a round as domain objects: frozen, checked, with shares kept out of every repr.
+
+A message becomes bytes in `codec` and is signed in `envelope`. Sites are named by roster index inside messages and by
+roster id as senders.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from cohortsum.crypto.encoding import digest, number
+from cohortsum.protocol.context import RoundKey
+
+
+class Kind(IntEnum):
+    """What a payload holds; part of what is signed."""
+
+    APPROVAL = 1
+    OPENING = 2
+    ADVERT = 3
+    ADVERTS = 4
+    SHARES = 5
+    DELIVERY = 6
+    MASKED = 7
+    SURVIVORS = 8
+    CONSISTENCY = 9
+    QUORUM = 10
+    GATE_SHARES = 11
+    GATE_OPENING = 12
+    DATA_SHARES = 13
+    CLOSING = 14
+    ABORT = 15
+    COMPLAINT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Signed bytes: a payload behind its context, kind and sender.
+
+    Attributes:
+        context: 32 bytes.
+        kind: what the payload holds.
+        sender: id in the roster.
+        payload: the received bytes, never re-serialised.
+        signature: 64 bytes.
+    """
+
+    context: bytes
+    kind: Kind
+    sender: str
+    payload: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over every field, 32 bytes: two envelopes are the same only if all their bytes are."""
+        return digest(
+            "cohortsum/v1/envelope",
+            self.context,
+            number(self.kind),
+            self.sender.encode(),
+            self.payload,
+            self.signature,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """An envelope with the attachments whose digests its payload signs."""
+
+    envelope: Envelope
+    attachments: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A site agrees to a study and says what it supplies."""
+
+    study_digest: bytes
+    roster_digest: bytes
+    profile: str
+    supplies: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """R0: the coordinator opens an attempt."""
+
+    key: RoundKey
+    study_digest: bytes
+    roster_digest: bytes
+    epoch: str
+    approvals: tuple[Envelope, ...]
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advert:
+    """R0: a site's public keys of this attempt and its commitments to both self seeds."""
+
+    channel_key: bytes
+    mask_key: bytes
+    gate_commitment: bytes
+    data_commitment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Adverts:
+    """R1: all signed adverts, L1, by roster index."""
+
+    adverts: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEntry:
+    """What a dealer signs about the shares sealed for one holder."""
+
+    holder: int
+    ciphertext_digest: bytes
+    mask_commitment: bytes
+    gate_commitment: bytes
+    data_commitment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """R1: a dealer's signed list, one entry per other site of L1, by roster index."""
+
+    adverts_digest: bytes
+    entries: tuple[ShareEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """R2: the signed lists of all other dealers of U2; the ciphertexts for the receiver are attached in that order."""
+
+    shares: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedInput:
+    """R2: digests of a masked vector under the transcript its sender saw."""
+
+    adverts_digest: bytes
+    shares_digest: bytes
+    gate_digest: bytes
+    data_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """R3: U3, as the signed digests of its members by roster index."""
+
+    masked: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """R3: the statement a site stands by."""
+
+    statement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """R4a: signatures over one statement."""
+
+    signatures: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GateShares:
+    """R4a: shares of the gate seeds of survivors and of the mask seeds of dropouts, by owner."""
+
+    statement: bytes
+    gate: Mapping[int, int] = field(repr=False)
+    mask: Mapping[int, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedGate:
+    """A survivor's masked gate words and its gate seed."""
+
+    words: bytes = field(repr=False)
+    seed: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpening:
+    """R4a: all that a site needs to recompute the gate sum, by owner."""
+
+    survivors: Mapping[int, OpenedGate] = field(repr=False)
+    dropped: Mapping[int, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DataShares:
+    """R4b: shares of the data seeds of survivors, by owner."""
+
+    statement: bytes
+    data: Mapping[int, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """R5: the round is over; the digest names the opened result."""
+
+    statement: bytes
+    result_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The round ended without a result."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A peer's message is provably malformed; its signed envelope is attached."""
+
+    check: str
+    accused: str
+
+
+Message = (
+    Approval
+    | Opening
+    | Advert
+    | Adverts
+    | Shares
+    | Delivery
+    | MaskedInput
+    | Survivors
+    | Consistency
+    | Quorum
+    | GateShares
+    | GateOpening
+    | DataShares
+    | Closing
+    | Abort
+    | Complaint
+)
