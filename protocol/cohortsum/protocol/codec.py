@@ -6,6 +6,7 @@ RemoteProtocolError (check ``M2``) and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError
@@ -317,7 +318,7 @@ def _ascending(values: Iterable[_Ordered], name: str, most: int) -> list[_Ordere
     held = list(values)
     if len(held) > most:
         raise _malformed(f"{name} holds {len(held)} entries, at most {most} are read")
-    if any(not before < after for before, after in zip(held, held[1:], strict=False)):
+    if any(not before < after for before, after in pairwise(held)):
         raise _malformed(f"{name} must be in ascending order without repeats")
     return held
 

@@ -1,0 +1,51 @@
+"""Approvals: a site's signed yes to one study under one roster, with what it supplies.
+
+An approval is bound to study and roster, not to a round, and holds yes or no per supply item, never a number. From the
+approvals of a round every site works out by itself which blocks travel.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cohortsum.crypto.encoding import digest
+from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.protocol.envelope import Signer, open_envelope
+from cohortsum.protocol.messages import Approval, Envelope
+from cohortsum.protocol.plan import RoundPlan
+from cohortsum.protocol.roster import Role, Roster, SiteId
+
+APPROVAL = "cohortsum/v1/approval"
+
+
+def approval_context(study_digest: bytes, roster_digest: bytes) -> bytes:
+    """Return the digest that stands in the place of a round's context."""
+    return digest(APPROVAL, study_digest, roster_digest)
+
+
+def approve(signer: Signer, plan: RoundPlan, profile: str, supplies: frozenset[str]) -> Envelope:
+    """Return a site's signed approval of the study behind ``plan``."""
+    approval = Approval(plan.study_digest, plan.roster_digest, profile, supplies)
+    return signer.sign(approval_context(plan.study_digest, plan.roster_digest), approval)
+
+
+def read_approval(envelope: Envelope, plan: RoundPlan, roster: Roster) -> tuple[int, Approval]:
+    """Return roster index and approval; raises RemoteProtocolError (M1 to M4, R0.1) unless it fits study and roster."""
+    context = approval_context(plan.study_digest, plan.roster_digest)
+    approval = open_envelope(envelope, Approval, context, roster, Role.SITE)
+    if (approval.study_digest, approval.roster_digest) != (plan.study_digest, plan.roster_digest):
+        raise RemoteProtocolError("R0.1", f"{envelope.sender} approved another study or roster")
+    if not approval.supplies <= frozenset(plan.items):
+        raise RemoteProtocolError("R0.1", f"{envelope.sender} supplies something the study does not name")
+    return roster.sites[SiteId(envelope.sender)], approval
+
+
+def read_approvals(
+    envelopes: Sequence[Envelope], plan: RoundPlan, roster: Roster
+) -> Mapping[int, frozenset[str]]:
+    """Return what every approving site supplies, by roster index; the envelopes must be in that order, once each."""
+    supplies: dict[int, frozenset[str]] = {}
+    for envelope in envelopes:
+        index, approval = read_approval(envelope, plan, roster)
+        if supplies and index <= max(supplies):
+            raise RemoteProtocolError("R0.1", "approvals must come by roster index, once each")
+        supplies[index] = approval.supplies
+    return supplies

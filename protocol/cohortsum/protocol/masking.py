@@ -1,0 +1,100 @@
+"""Masking a vector, and what has to be taken off a sum of masked vectors.
+
+``y_i = x_i + PRG(self_i) + sum over j > i of PRG(m_ij) - sum over j < i of PRG(m_ij)``, over j in U2, modulo 2**64, for the
+gate part and the data part under keys of their own. In the sum over the survivors U3 the pair masks between survivors
+cancel; the self masks of survivors and their pair masks with dropouts stay, and are taken off once their seeds are open.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.crypto.masks import Vector, add_masks
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.protocol.seeds import mask_key, pair_mask_keys, self_mask_key
+
+
+@dataclass(frozen=True, slots=True)
+class MaskKeys:
+    """Keys whose masks are added and keys whose masks are subtracted."""
+
+    plus: tuple[SecretBytes, ...]
+    minus: tuple[SecretBytes, ...]
+
+
+def site_keys(
+    part: str, index: int, self_key: SecretBytes, pairs: Mapping[int, Mapping[str, SecretBytes]]
+) -> MaskKeys:
+    """Return the keys that site ``index`` masks one part with.
+
+    Args:
+        part: gate or data.
+        index: its roster index.
+        self_key: key of its self mask.
+        pairs: `pair_mask_keys` by the index of every other site of U2.
+    """
+    above = tuple(keys[part] for peer, keys in sorted(pairs.items()) if peer > index)
+    below = tuple(keys[part] for peer, keys in sorted(pairs.items()) if peer < index)
+    return MaskKeys((self_key, *above), below)
+
+
+def removal_keys(
+    part: str,
+    context: bytes,
+    h1: bytes,
+    h2: bytes,
+    self_seeds: Mapping[int, int],
+    dropped_seeds: Mapping[int, int],
+    mask_publics: Mapping[int, bytes],
+) -> MaskKeys:
+    """Return the keys that open the sum of the survivors' masked vectors.
+
+    Args:
+        part: gate or data.
+        context: the round's context hash.
+        h1: digest of L1.
+        h2: digest of U2.
+        self_seeds: the opened self seeds of every survivor, by index.
+        dropped_seeds: the opened mask seeds of U2 without U3, by index.
+        mask_publics: public mask keys by index.
+    """
+    plus: list[SecretBytes] = []
+    minus = [self_mask_key(context, part, owner, seed) for owner, seed in sorted(self_seeds.items())]
+    for dropped, seed in sorted(dropped_seeds.items()):
+        own = mask_key(context, seed)
+        for survivor in sorted(self_seeds):
+            key = pair_mask_keys(own, dropped, mask_publics[survivor], survivor, context, h1, h2)[part]
+            (minus if dropped > survivor else plus).append(key)
+    return MaskKeys(tuple(plus), tuple(minus))
+
+
+def mask(values: NDArray[np.int64], keys: MaskKeys) -> Vector:
+    """Return the masked words of one part; ``values`` is not changed."""
+    words: Vector = values.astype(np.int64, copy=True).view(np.uint64)
+    add_masks(words, keys.plus, keys.minus)
+    return words
+
+
+def add_words(vectors: Iterable[Vector], length: int) -> Vector:
+    """Return the sum modulo 2**64 of vectors of ``length`` words."""
+    total = np.zeros(length, dtype=np.uint64)
+    for vector in vectors:
+        total += vector
+    return total
+
+
+def signed(words: Vector) -> NDArray[np.int64]:
+    """Return opened words as signed integers: the plan proves that no true sum leaves the signed range."""
+    return words.view(np.int64)
+
+
+def words_to_bytes(words: Vector) -> bytes:
+    """Return words as little-endian bytes, as digests cover them and the wire carries them."""
+    return words.astype("<u8", copy=False).tobytes()
+
+
+def words_from_bytes(data: bytes) -> Vector:
+    """Return the words behind little-endian bytes; a multiple of 8 of them."""
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64)
