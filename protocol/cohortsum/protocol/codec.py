@@ -49,6 +49,7 @@ MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
 
 _Ordered = TypeVar("_Ordered", int, str)
+_Wire = TypeVar("_Wire", bound=Wire)
 
 
 def encode(message: Message) -> tuple[Kind, bytes]:
@@ -61,13 +62,7 @@ def decode(kind: Kind, payload: bytes) -> Message:
     """Return the message behind payload bytes of one kind; raises RemoteProtocolError M2 for anything malformed."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise _malformed(f"a payload of {len(payload)} bytes, at most {MAX_PAYLOAD_BYTES} are read")
-    build, read = _DECODERS[kind]
-    held = build()
-    _parse(held, payload)
-    try:
-        return read(held)
-    except CryptoError as error:
-        raise _malformed(error.message) from error
+    return _DECODERS[kind](payload)
 
 
 def envelope_to_wire(envelope: Envelope) -> wire.Envelope:
@@ -249,6 +244,10 @@ def _masked(held: wire.MaskedInput) -> MaskedInput:
     )
 
 
+def _gate_shares(held: wire.GateShares) -> GateShares:
+    return GateShares(_statement(held.statement), _elements(held.gate, "gate"), _elements(held.mask, "mask"))
+
+
 def _gate_opening(held: wire.GateOpening) -> GateOpening:
     _ascending([opened.owner for opened in held.survivors], "survivors", MAX_SITES)
     survivors = {
@@ -258,36 +257,43 @@ def _gate_opening(held: wire.GateOpening) -> GateOpening:
     return GateOpening(survivors, _elements(held.dropped, "dropped"))
 
 
-_DECODERS: dict[Kind, tuple[Callable[[], Wire], Callable[..., Message]]] = {
-    Kind.APPROVAL: (wire.Approval, _approval),
-    Kind.OPENING: (wire.Opening, _opening),
-    Kind.ADVERT: (wire.Advert, _advert),
-    Kind.ADVERTS: (wire.Adverts, lambda held: Adverts(_envelopes(held.adverts, Kind.ADVERT))),
-    Kind.SHARES: (wire.Shares, _shares_message),
-    Kind.DELIVERY: (wire.Delivery, lambda held: Delivery(_envelopes(held.shares, Kind.SHARES))),
-    Kind.MASKED: (wire.MaskedInput, _masked),
-    Kind.SURVIVORS: (wire.Survivors, lambda held: Survivors(_envelopes(held.masked, Kind.MASKED))),
-    Kind.CONSISTENCY: (wire.Consistency, lambda held: Consistency(_statement(held.statement))),
-    Kind.QUORUM: (wire.Quorum, lambda held: Quorum(_envelopes(held.signatures, Kind.CONSISTENCY))),
-    Kind.GATE_SHARES: (
-        wire.GateShares,
-        lambda held: GateShares(
-            _statement(held.statement), _elements(held.gate, "gate"), _elements(held.mask, "mask")
-        ),
-    ),
-    Kind.GATE_OPENING: (wire.GateOpening, _gate_opening),
-    Kind.DATA_SHARES: (
+def _decoder(build: Callable[[], _Wire], read: Callable[[_Wire], Message]) -> Callable[[bytes], Message]:
+    def decoder(payload: bytes) -> Message:
+        held = build()
+        _parse(held, payload)
+        try:
+            return read(held)
+        except CryptoError as error:
+            raise _malformed(error.message) from error
+
+    return decoder
+
+
+_DECODERS: dict[Kind, Callable[[bytes], Message]] = {
+    Kind.APPROVAL: _decoder(wire.Approval, _approval),
+    Kind.OPENING: _decoder(wire.Opening, _opening),
+    Kind.ADVERT: _decoder(wire.Advert, _advert),
+    Kind.ADVERTS: _decoder(wire.Adverts, lambda held: Adverts(_envelopes(held.adverts, Kind.ADVERT))),
+    Kind.SHARES: _decoder(wire.Shares, _shares_message),
+    Kind.DELIVERY: _decoder(wire.Delivery, lambda held: Delivery(_envelopes(held.shares, Kind.SHARES))),
+    Kind.MASKED: _decoder(wire.MaskedInput, _masked),
+    Kind.SURVIVORS: _decoder(wire.Survivors, lambda held: Survivors(_envelopes(held.masked, Kind.MASKED))),
+    Kind.CONSISTENCY: _decoder(wire.Consistency, lambda held: Consistency(_statement(held.statement))),
+    Kind.QUORUM: _decoder(wire.Quorum, lambda held: Quorum(_envelopes(held.signatures, Kind.CONSISTENCY))),
+    Kind.GATE_SHARES: _decoder(wire.GateShares, _gate_shares),
+    Kind.GATE_OPENING: _decoder(wire.GateOpening, _gate_opening),
+    Kind.DATA_SHARES: _decoder(
         wire.DataShares,
         lambda held: DataShares(_statement(held.statement), _elements(held.data, "data")),
     ),
-    Kind.CLOSING: (
+    Kind.CLOSING: _decoder(
         wire.Closing,
         lambda held: Closing(
             _statement(held.statement), _sized(held.result_digest, DIGEST_BYTES, "result_digest")
         ),
     ),
-    Kind.ABORT: (wire.Abort, lambda held: Abort(_text(held.reason, "reason"))),
-    Kind.COMPLAINT: (
+    Kind.ABORT: _decoder(wire.Abort, lambda held: Abort(_text(held.reason, "reason"))),
+    Kind.COMPLAINT: _decoder(
         wire.Complaint,
         lambda held: Complaint(_text(held.check, "check"), _text(held.accused, "accused")),
     ),

@@ -5,15 +5,32 @@ gate part and the data part under keys of their own. In the sum over the survivo
 cancel; the self masks of survivors and their pair masks with dropouts stay, and are taken off once their seeds are open.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.crypto.encoding import encode, number
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.seeds import mask_key, pair_mask_keys, self_mask_key
+
+WORDS = "cohortsum/v1/words"
+
+
+class Hasher(Protocol):
+    """A running digest."""
+
+    def update(self, data: memoryview | bytes, /) -> None:
+        """Take in more bytes."""
+        ...
+
+    def digest(self) -> bytes:
+        """Return the digest of everything so far."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,21 @@ def add_words(vectors: Iterable[Vector], length: int) -> Vector:
 def signed(words: Vector) -> NDArray[np.int64]:
     """Return opened words as signed integers: the plan proves that no true sum leaves the signed range."""
     return words.view(np.int64)
+
+
+def words_hasher(size: int) -> Hasher:
+    """Return a SHA-256 that already holds the domain and the size in bytes; feed it the words in chunks of any length.
+
+    Its digest is ``digest("cohortsum/v1/words", words)``, without a copy of the words.
+    """
+    return hashlib.sha256(encode(WORDS.encode("ascii")) + number(size))
+
+
+def words_digest(words: Vector) -> bytes:
+    """Return the digest of masked words as MaskedInput signs it."""
+    hasher = words_hasher(words.nbytes)
+    hasher.update(words.astype("<u8", copy=False).data.cast("B"))
+    return hasher.digest()
 
 
 def words_to_bytes(words: Vector) -> bytes:

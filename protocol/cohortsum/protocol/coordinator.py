@@ -1,0 +1,343 @@
+"""The coordinator in a round: a pure state machine that relays, adds and opens.
+
+It is trusted for liveness only; everything it tells a site is checked there. A step ends when everybody expected has
+answered or when its deadline passes, and goes on while the thresholds are met. A message that fails a check changes
+nothing but the audit log. The machine does no I/O: uploads are spooled and added by the edge, which reports digests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cohortsum.crypto.encoding import digest
+from cohortsum.crypto.errors import CryptoError, LocalProtocolError, ProtocolError, RemoteProtocolError
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.shamir import combine
+from cohortsum.protocol import coordinator_checks as checks
+from cohortsum.protocol.approvals import read_approvals
+from cohortsum.protocol.bounds import broken_bound, threshold
+from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
+from cohortsum.protocol.coordinator_states import (
+    U1,
+    U2,
+    U3,
+    Aborted,
+    Advertising,
+    Agreeing,
+    Combining,
+    CoordinatorSetup,
+    CoordinatorState,
+    Fixed,
+    Input,
+    Masking,
+    Opened,
+    OpeningData,
+    OpeningGate,
+    Sharing,
+)
+from cohortsum.protocol.effects import (
+    Audit,
+    AwaitStep,
+    Combine,
+    CoordinatorEffect,
+    Deliver,
+    DiscardUploads,
+)
+from cohortsum.protocol.envelope import authenticate, open_any
+from cohortsum.protocol.masking import removal_keys, signed, words_to_bytes
+from cohortsum.protocol.messages import (
+    Abort,
+    Adverts,
+    Closing,
+    Complaint,
+    DataShares,
+    Delivery,
+    GateOpening,
+    GateShares,
+    Kind,
+    Message,
+    OpenedGate,
+    Opening,
+    Packet,
+    Quorum,
+    Survivors,
+)
+from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, gate_sum
+from cohortsum.protocol.plan import least_suppliers
+from cohortsum.protocol.roster import Role, SiteId
+from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
+
+Effects = tuple[CoordinatorEffect, ...]
+
+STEPS: dict[type, str] = {
+    Advertising: "R0 advertise",
+    Sharing: "R1 share keys",
+    Masking: "R2 masked input",
+    Agreeing: "R3 consistency",
+    OpeningGate: "R4a open gate",
+    OpeningData: "R4b open data",
+}
+"""Steps that wait for sites, by state; a deadline names the step it was set for."""
+
+
+class CoordinatorRound:
+    """The coordinator's part in one attempt.
+
+    Args:
+        setup: what the coordinator brings.
+        key: identifiers of this attempt; the round id is random.
+    """
+
+    def __init__(self, setup: CoordinatorSetup, key: RoundKey) -> None:
+        self.setup = setup
+        self.state: CoordinatorState = Advertising({})
+        plan = setup.plan
+        approvals = tuple(envelope for _, envelope in sorted(setup.approvals.items()))
+        supplies = read_approvals(approvals, plan, setup.roster)
+        inputs = public_inputs(plan.digest, [held.digest for held in approvals], setup.bound_survivors)
+        context = context_hash(plan.roster_digest, plan.study_digest, key, plan.epoch, inputs)
+        self.fixed = Fixed(context, plan.kept(supplies), supplies)
+        self._opening = Opening(
+            key, plan.study_digest, plan.roster_digest, plan.epoch, approvals, setup.bound_survivors
+        )
+        self._received: dict[tuple[Kind, str], bytes] = {}
+
+    @property
+    def step(self) -> str | None:
+        """The step that waits for sites, or None."""
+        return STEPS.get(type(self.state))
+
+    @property
+    def length(self) -> int:
+        """Number of data words every site uploads."""
+        return sum(block.size for block in self.fixed.blocks)
+
+    def open(self) -> Effects:
+        """Invite every approving site."""
+        return (*self._to_all(self.setup.approvals, self._opening), AwaitStep(STEPS[Advertising]))
+
+    def receive(self, packet: Packet) -> Effects:
+        """Return what to do about a site's packet; refused ones give an audit line and change nothing."""
+        envelope = packet.envelope
+        try:
+            identity = authenticate(envelope, self.setup.roster, Role.SITE)
+            received = digest("cohortsum/v1/packet", envelope.digest, *packet.attachments)
+            known = self._received.get((envelope.kind, identity.id))
+            if known == received:
+                return ()
+            if known is not None:
+                raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes")
+            message = open_any(envelope, self.fixed.context, self.setup.roster, Role.SITE)
+            state, effects = self._step(self.setup.roster.sites[SiteId(identity.id)], message, packet)
+        except ProtocolError as error:
+            return (Audit(error.check, envelope.sender, error.message),)
+        self._received[envelope.kind, identity.id] = received
+        self.state = state
+        return effects + self._advance(deadline=False)
+
+    def uploaded(self, site: int, data_digest: bytes) -> Effects:
+        """Note that the edge has spooled the data words of a site, ``length`` of them with this digest."""
+        if not isinstance(self.state, Masking) or site not in self.state.u2.dealings:
+            return (Audit("R2", str(site), "an upload that is not awaited"),)
+        self.state = replace(self.state, uploads={**self.state.uploads, site: data_digest})
+        return self._advance(deadline=False)
+
+    def deadline_passed(self, step: str) -> Effects:
+        """Go on with who is there, or abort; a deadline of an earlier step changes nothing."""
+        return self._advance(deadline=True) if step == self.step else ()
+
+    def combined(self, words: Vector) -> Effects:
+        """Check and publish the opened words that the edge computed."""
+        state = self.state
+        if not isinstance(state, Combining):
+            raise LocalProtocolError("R5", "no opened words are awaited")
+        values = signed(words)
+        try:
+            people = checks.result(
+                self.setup.plan, self.fixed.blocks, values, len(state.u3.inputs), state.gate_total
+            )
+        except RemoteProtocolError as error:
+            return self._abort(error.message)
+        self.state = Opened(
+            tuple(sorted(state.u1.adverts)), tuple(sorted(state.u3.inputs)), people, self.fixed.blocks, values
+        )
+        result = digest("cohortsum/v1/result", words_to_bytes(words))
+        return self._to_all(state.u3.inputs, Closing(state.u3.statement, result))
+
+    def abort(self, reason: str) -> Effects:
+        """End the round without a result."""
+        return self._abort(reason)
+
+    def _step(self, site: int, message: Message, packet: Packet) -> tuple[CoordinatorState, Effects]:
+        envelope, state = packet.envelope, self.state
+        if isinstance(message, Complaint):
+            sentence = f"{envelope.sender} complains about {message.accused} ({message.check})"
+            return state, (Audit(message.check, envelope.sender, sentence),)
+        match state:
+            case Advertising() if envelope.kind is Kind.ADVERT:
+                if site not in self.setup.approvals:
+                    raise RemoteProtocolError("R0.10", "an advert without an approval")
+                return Advertising({**state.adverts, site: envelope}), ()
+            case Sharing():
+                dealing = checks.dealing(state.u1, site, envelope, message, packet.attachments)
+                return Sharing(state.u1, {**state.dealings, site: dealing}), ()
+            case Masking():
+                held = checks.masked(state, site, envelope, message, packet.attachments)
+                return replace(state, inputs={**state.inputs, site: held}), ()
+            case Agreeing():
+                checks.consistency(state.u3, site, message)
+                return replace(state, signatures={**state.signatures, site: envelope}), ()
+            case OpeningGate() if isinstance(message, GateShares):
+                checks.gate_shares(self.fixed.context, state, site, message)
+                return replace(state, answers={**state.answers, site: message}), ()
+            case OpeningData() if isinstance(message, DataShares):
+                checks.data_shares(self.fixed.context, state, site, message)
+                return replace(state, answers={**state.answers, site: message}), ()
+            case OpeningData() | Combining() | Opened() if isinstance(message, GateShares | DataShares):
+                return state, ()  # t answers were enough; later ones are honest but no longer needed
+            case _:
+                raise RemoteProtocolError("M4", f"{envelope.kind.name} is not expected now")
+
+    def _advance(self, deadline: bool) -> Effects:
+        state = self.state
+        match state:
+            case Advertising():
+                ready = state.adverts.keys() == self.setup.approvals.keys()
+                return self._to_sharing(state) if ready or deadline else ()
+            case Sharing():
+                ready = state.dealings.keys() == state.u1.adverts.keys()
+                return self._to_masking(state) if ready or deadline else ()
+            case Masking():
+                ready = state.complete == tuple(sorted(state.u2.dealings))
+                return self._to_agreeing(state) if ready or deadline else ()
+            case Agreeing():
+                if len(state.signatures) == len(state.u3.inputs) or (
+                    deadline and len(state.signatures) >= state.u1.threshold
+                ):
+                    quorum = Quorum(tuple(envelope for _, envelope in sorted(state.signatures.items())))
+                    self.state = OpeningGate(state.u1, state.u2, state.u3, {})
+                    return (*self._to_all(state.u3.inputs, quorum), AwaitStep(STEPS[OpeningGate]))
+            case OpeningGate():
+                if len(state.answers) >= state.u1.threshold:
+                    return self._to_data(state)
+            case OpeningData():
+                if len(state.answers) >= state.u1.threshold:
+                    return self._to_combining(state)
+            case Combining() | Opened() | Aborted():
+                return ()
+        return self._abort(f"{self.step}: too few sites answered in time") if deadline else ()
+
+    def _to_sharing(self, state: Advertising) -> Effects:
+        n = len(state.adverts)
+        broken = broken_bound(n, self.setup.plan.protection)
+        if broken is not None:
+            return self._abort(broken)
+        if self.setup.bound_survivors and tuple(sorted(state.adverts)) != self.setup.bound_survivors:
+            return self._abort("a retry needs every survivor of the earlier attempt")
+        envelopes = tuple(envelope for _, envelope in sorted(state.adverts.items()))
+        adverts = checks.adverts(self.fixed.context, envelopes, self.setup.roster)
+        u1 = U1(adverts_digest(self.fixed.context, envelopes), threshold(n), adverts)
+        self.state = Sharing(u1, {})
+        return (*self._to_all(adverts, Adverts(envelopes)), AwaitStep(STEPS[Sharing]))
+
+    def _to_masking(self, state: Sharing) -> Effects:
+        least = max(state.u1.threshold, self.setup.plan.protection.min_sites)
+        if len(state.dealings) < least:
+            return self._abort(f"{len(state.dealings)} sites dealt shares, {least} are required")
+        envelopes = tuple(held.envelope for _, held in sorted(state.dealings.items()))
+        u2 = U2(shares_digest(self.fixed.context, state.u1.h1, envelopes), state.dealings)
+        self.state = Masking(state.u1, u2, {}, {})
+        envelope = self.setup.signer.sign(self.fixed.context, Delivery(envelopes))
+        deliveries = (
+            Deliver(
+                receiver,
+                Packet(
+                    envelope, tuple(held.ciphertexts[receiver] for _, held in sorted(state.dealings.items()))
+                ),
+            )
+            for receiver in sorted(state.dealings)
+        )
+        return (*deliveries, AwaitStep(STEPS[Masking]))
+
+    def _to_agreeing(self, state: Masking) -> Effects:
+        members = state.complete
+        protection = self.setup.plan.protection
+        least = max(state.u1.threshold, protection.min_sites)
+        if len(members) < least:
+            return self._abort(f"{len(members)} sites sent their masked vectors, {least} are required")
+        if self.setup.bound_survivors and members != self.setup.bound_survivors:
+            return self._abort("a retry needs every survivor of the earlier attempt")
+        supplied = {index: self.fixed.supplies[index] for index in members}
+        for block in self.fixed.blocks:
+            if (
+                least_suppliers(block, supplied) - protection.max_colluding_sites
+                < protection.min_honest_inputs
+            ):
+                return self._abort(f"too few sites with block {block.name} survive")
+        inputs = {index: state.inputs[index] for index in members}
+        envelopes = tuple(held.envelope for held in inputs.values())
+        stands_by = statement(self.fixed.context, state.u1.h1, state.u2.h2, envelopes)
+        self.state = Agreeing(state.u1, state.u2, U3(inputs, stands_by), {})
+        survivors = self._to_all(inputs, Survivors(envelopes))
+        return (DiscardUploads(members), *survivors, AwaitStep(STEPS[Agreeing]))
+
+    def _to_data(self, state: OpeningGate) -> Effects:
+        context, adverts = self.fixed.context, state.u1.adverts
+        dropped = sorted(state.u2.dealings.keys() - state.u3.inputs.keys())
+        try:
+            gate = self._combine(
+                state.u1, {site: answer.gate for site, answer in state.answers.items()}, state.u3.inputs
+            )
+            mask = self._combine(
+                state.u1, {site: answer.mask for site, answer in state.answers.items()}, dropped
+            )
+            for owner, seed in gate.items():
+                check_self_seed(context, "gate", owner, seed, adverts[owner], "R4.6")
+            for owner, seed in mask.items():
+                check_mask_seed(context, owner, seed, adverts[owner], "R4.7")
+            opening = GateOpening(
+                {owner: OpenedGate(state.u3.inputs[owner].gate_words, seed) for owner, seed in gate.items()},
+                mask,
+            )
+            total = gate_sum(context, state.u1.h1, state.u2.h2, opening, adverts)
+            check_gate(total, self.setup.plan.protection, 0, "R4.8")
+        except (RemoteProtocolError, CryptoError) as error:
+            return self._abort(error.message)
+        self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, {})
+        return (*self._to_all(state.u3.inputs, opening), AwaitStep(STEPS[OpeningData]))
+
+    def _to_combining(self, state: OpeningData) -> Effects:
+        context, adverts = self.fixed.context, state.u1.adverts
+        try:
+            seeds = self._combine(
+                state.u1, {site: answer.data for site, answer in state.answers.items()}, state.u3.inputs
+            )
+            for owner, seed in seeds.items():
+                check_self_seed(context, "data", owner, seed, adverts[owner], "R4.6")
+        except (RemoteProtocolError, CryptoError) as error:
+            return self._abort(error.message)
+        publics = {index: advert.mask_key for index, advert in adverts.items()}
+        keys = removal_keys("data", context, state.u1.h1, state.u2.h2, seeds, state.dropped, publics)
+        self.state = Combining(state.u1, state.u2, state.u3, state.gate_total)
+        return (Combine(tuple(sorted(state.u3.inputs)), keys),)
+
+    @staticmethod
+    def _combine(
+        u1: U1, answers: Mapping[int, Mapping[int, int]], owners: Mapping[int, Input] | list[int]
+    ) -> dict[int, int]:
+        """Return the seed of every owner from the answering sites' shares, by owner."""
+        return {
+            owner: combine({site + 1: shares[owner] for site, shares in answers.items()}, u1.threshold)
+            for owner in sorted(owners)
+        }
+
+    def _abort(self, reason: str) -> Effects:
+        state = self.state
+        survivors: tuple[int, ...] = ()
+        if isinstance(state, Agreeing | OpeningGate | OpeningData | Combining):
+            survivors = tuple(sorted(state.u3.inputs))
+        self.state = Aborted(reason, survivors or self.setup.bound_survivors)
+        return (*self._to_all(self.setup.approvals, Abort(reason)), DiscardUploads(()))
+
+    def _to_all(self, receivers: Mapping[int, object], message: Message) -> tuple[Deliver, ...]:
+        packet = Packet(self.setup.signer.sign(self.fixed.context, message))
+        return tuple(Deliver(receiver, packet) for receiver in sorted(receivers))

@@ -1,0 +1,127 @@
+"""What a state machine asks its edge to do, in order. Records come before sends: the edge syncs each to disk first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cohortsum.crypto.masks import Vector
+from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.masking import MaskKeys
+from cohortsum.protocol.messages import Packet
+from cohortsum.protocol.plan import PlannedBlock
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSeen:
+    """Record: this site takes part in a round; it never does so again under the same key."""
+
+    context: bytes
+    key: RoundKey
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSpent:
+    """Record: the masked vector of this context exists; another is never made."""
+
+    context: bytes
+    masked: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SurvivorsSigned:
+    """Record: this site stands by one survivor set for this context, and for every retry."""
+
+    context: bytes
+    survivors: tuple[int, ...]
+    statement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Record: shares of one part leave; only the digest of the answer is kept."""
+
+    context: bytes
+    part: str
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetOpened:
+    """Record: the sum over a survivor set was opened."""
+
+    context: bytes
+    result: bytes
+
+
+Record = RoundSeen | ContextSpent | SurvivorsSigned | Answered | SetOpened
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A site's packet for the coordinator; ``words`` follow as a stream where the packet announces them."""
+
+    packet: Packet
+    words: Vector | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contribute:
+    """The site is to compute the values of ``blocks`` and hand them to the machine."""
+
+    context: bytes
+    blocks: tuple[PlannedBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOver:
+    """The round has ended for this site; its secrets are wiped. ``reason`` is empty after a result."""
+
+    context: bytes
+    reason: str
+
+
+SiteEffect = Record | Send | Contribute | RoundOver
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A coordinator's packet for one site, by roster index."""
+
+    receiver: int
+    packet: Packet
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitStep:
+    """A step begins; its deadline runs from now."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """The edge adds the survivors' uploads, removes the masks and hands the opened words to the machine."""
+
+    survivors: tuple[int, ...]
+    keys: MaskKeys = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardUploads:
+    """The edge wipes the uploads of everyone but these survivors."""
+
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A line for the audit log: which check refused what; never a value."""
+
+    check: str
+    sender: str
+    sentence: str
+
+
+CoordinatorEffect = Deliver | AwaitStep | Combine | DiscardUploads | Audit
+
+Supplies = Mapping[int, frozenset[str]]
+"""What every approving site supplies, by roster index."""

@@ -1,0 +1,286 @@
+"""A site in a round: a pure state machine from messages to effects.
+
+The round is the malicious-secure variant of Bonawitz et al. 2017 on the complete graph, with masks bound to the transcript,
+commitments to seeds and shares, and a gate that opens first. Check names (R1.4) are those of docs/protocol.md. A check
+that fails raises and leaves the state as it was; the edge then stops the context. What a message says is compared with
+what this site derives, never obeyed.
+
+The machine does no I/O and knows no clock; randomness is handed in. A repeated message gets the same effects, a different
+one of the same kind is refused (M5).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.crypto.encoding import digest
+from cohortsum.crypto.errors import LocalProtocolError, PublicKeyError, RemoteProtocolError
+from cohortsum.crypto.sealing import seal
+from cohortsum.protocol import site_checks as checks
+from cohortsum.protocol.approvals import read_approvals
+from cohortsum.protocol.context import context_hash, public_inputs
+from cohortsum.protocol.effects import (
+    Answered,
+    ContextSpent,
+    Contribute,
+    RoundOver,
+    RoundSeen,
+    Send,
+    SetOpened,
+    SiteEffect,
+    SurvivorsSigned,
+)
+from cohortsum.protocol.envelope import open_any, open_envelope
+from cohortsum.protocol.masking import mask, site_keys, words_digest, words_to_bytes
+from cohortsum.protocol.messages import (
+    Abort,
+    Adverts,
+    Closing,
+    Consistency,
+    DataShares,
+    Delivery,
+    Envelope,
+    GateOpening,
+    GateShares,
+    Kind,
+    MaskedInput,
+    Opening,
+    Packet,
+    Quorum,
+    ShareEntry,
+    Shares,
+    Survivors,
+)
+from cohortsum.protocol.roster import Role
+from cohortsum.protocol.seeds import (
+    Seeds,
+    advertise,
+    channel_key,
+    ciphertext_digest,
+    deal,
+    mask_key,
+    pair_mask_keys,
+    sealing_data,
+    sealing_key,
+    self_mask_key,
+)
+from cohortsum.protocol.site_states import (
+    Advertised,
+    Agreed,
+    Attempt,
+    Contributing,
+    DataAnswered,
+    GateAnswered,
+    Idle,
+    Masked,
+    Over,
+    Shared,
+    SiteSetup,
+    SiteState,
+)
+from cohortsum.protocol.transcript import statement
+
+Effects = tuple[SiteEffect, ...]
+
+
+class SiteRound:
+    """One site's part in one attempt.
+
+    Args:
+        setup: what the site brings.
+        randomness: ``randomness(size) -> bytes`` from the system's generator.
+    """
+
+    def __init__(self, setup: SiteSetup, randomness: Callable[[int], bytes]) -> None:
+        self.setup = setup
+        self.state: SiteState = Idle()
+        self._randomness = randomness
+        self._answers: dict[Kind, tuple[bytes, Effects]] = {}
+
+    def receive(self, packet: Packet) -> Effects:
+        """Return what to do about a packet of the coordinator.
+
+        Raises:
+            RemoteProtocolError: a check failed; the state is unchanged.
+        """
+        envelope = packet.envelope
+        key = digest("cohortsum/v1/packet", envelope.digest, *packet.attachments)
+        known = self._answers.get(envelope.kind)
+        if known is not None:
+            if known[0] == key:
+                return known[1]
+            raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes in one context")
+        state, effects = self._step(packet)
+        self.state = state
+        self._answers[envelope.kind] = (key, effects)
+        if isinstance(state, Over):
+            self._answers = {}
+        return effects
+
+    def contribute(self, people: int, values: NDArray[np.int64]) -> Effects:
+        """Mask this site's values and return the records and the message to send.
+
+        Args:
+            people: people of the cohort at this site.
+            values: (total size of the blocks,) int64, in the order of the `Contribute` effect.
+
+        Raises:
+            LocalProtocolError: the values break the plan's bounds, or none are awaited.
+        """
+        state = self.state
+        if not isinstance(state, Contributing):
+            raise LocalProtocolError("R2", f"no contribution is awaited in state {type(state).__name__}")
+        setup, attempt, roll, dealt = self.setup, state.attempt, state.roll, state.dealt
+        checks.contribution(setup, attempt, people, values)
+        gate = np.array([min(people, setup.plan.protection.gate_cap)], dtype=np.int64)
+        own = mask_key(attempt.context, attempt.seeds.element("mask"))
+        pairs = {
+            peer: pair_mask_keys(
+                own, setup.index, roll.adverts[peer].mask_key, peer, attempt.context, roll.h1, dealt.h2
+            )
+            for peer in dealt.shares
+            if peer != setup.index
+        }
+        parts = {"gate": gate, "data": values}
+        words = {
+            part: mask(
+                vector,
+                site_keys(
+                    part,
+                    setup.index,
+                    self_mask_key(attempt.context, part, setup.index, attempt.seeds.element(part)),
+                    pairs,
+                ),
+            )
+            for part, vector in parts.items()
+        }
+        message = MaskedInput(roll.h1, dealt.h2, words_digest(words["gate"]), words_digest(words["data"]))
+        envelope = setup.signer.sign(attempt.context, message)
+        self.state = Masked(attempt, roll, dealt, envelope)
+        return (
+            ContextSpent(attempt.context, envelope.digest),
+            Send(Packet(envelope, (words_to_bytes(words["gate"]),)), words["data"]),
+        )
+
+    def abandon(self, reason: str) -> Effects:
+        """Stop this context and wipe its secrets."""
+        attempt = _attempt(self.state)
+        if attempt is None:
+            return ()
+        attempt.seeds.wipe()
+        self.state = Over(attempt.context)
+        self._answers = {}
+        return (RoundOver(attempt.context, reason),)
+
+    def _step(self, packet: Packet) -> tuple[SiteState, Effects]:
+        state = self.state
+        if isinstance(state, Idle):
+            return self._advertise(packet.envelope)
+        attempt = _attempt(state)
+        if attempt is None:
+            raise RemoteProtocolError("M4", f"{packet.envelope.kind.name} for a round that is over")
+        message = open_any(packet.envelope, attempt.context, self.setup.roster, Role.COORDINATOR)
+        if isinstance(message, Abort):
+            attempt.seeds.wipe()
+            return Over(attempt.context), (RoundOver(attempt.context, message.reason),)
+        match state:
+            case Advertised() if isinstance(message, Adverts):
+                return self._share(state, message)
+            case Shared() if isinstance(message, Delivery):
+                dealt = checks.delivery(self.setup, state, message, packet.attachments)
+                effect = Contribute(attempt.context, attempt.blocks)
+                return Contributing(attempt, state.roll, dealt), (effect,)
+            case Masked() if isinstance(message, Survivors):
+                return self._agree(state, message)
+            case Agreed() if isinstance(message, Quorum):
+                return self._answer_gate(state, message)
+            case GateAnswered() if isinstance(message, GateOpening):
+                return self._answer_data(state.agreed, message)
+            case DataAnswered() if isinstance(message, Closing):
+                return self._close(state.agreed, message)
+            case _:
+                raise RemoteProtocolError(
+                    "M4", f"{packet.envelope.kind.name} is not expected in state {type(state).__name__}"
+                )
+
+    def _advertise(self, envelope: Envelope) -> tuple[SiteState, Effects]:
+        setup, plan = self.setup, self.setup.plan
+        opening = open_envelope(envelope, Opening, envelope.context, setup.roster, Role.COORDINATOR)
+        checks.opening(setup, opening)
+        supplies = read_approvals(opening.approvals, plan, setup.roster)
+        inputs = public_inputs(plan.digest, [held.digest for held in opening.approvals], opening.survivors)
+        context = context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs)
+        if context != envelope.context:
+            raise RemoteProtocolError("M3", "the opening's context is not the one this site derives from it")
+        attempt = Attempt(context, plan.kept(supplies), supplies, Seeds.draw(self._randomness))
+        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds))
+        return Advertised(attempt, advert), (RoundSeen(context, opening.key), Send(Packet(advert)))
+
+    def _share(self, state: Advertised, message: Adverts) -> tuple[SiteState, Effects]:
+        setup, attempt = self.setup, state.attempt
+        roll = checks.roll(setup, state, message)
+        own = channel_key(attempt.context, attempt.seeds)
+        dealt = deal(attempt.seeds, roll.threshold, sorted(roll.adverts), self._randomness)
+        entries: list[ShareEntry] = []
+        ciphertexts: list[bytes] = []
+        for holder, shares in sorted(dealt.items()):
+            try:
+                key = sealing_key(
+                    own, roll.adverts[holder].channel_key, attempt.context, setup.index, holder, roll.h1
+                )
+            except PublicKeyError as error:
+                raise RemoteProtocolError("R1.5", f"site index {holder}: {error.message}") from error
+            associated = sealing_data(attempt.context, roll.h1, setup.index, holder)
+            ciphertext = seal(key, shares.pack(setup.index, holder, roll.h1), associated)
+            ciphertexts.append(ciphertext)
+            commitments = shares.commitments(attempt.context, setup.index, holder)
+            entries.append(ShareEntry(holder, ciphertext_digest(ciphertext), *commitments))
+        envelope = setup.signer.sign(attempt.context, Shares(roll.h1, tuple(entries)))
+        return Shared(attempt, roll, envelope), (Send(Packet(envelope, tuple(ciphertexts))),)
+
+    def _agree(self, state: Masked, message: Survivors) -> tuple[SiteState, Effects]:
+        attempt, roll, dealt = state.attempt, state.roll, state.dealt
+        survivors = checks.survivors(self.setup, state, message)
+        stands_by = statement(attempt.context, roll.h1, dealt.h2, message.masked)
+        envelope = self.setup.signer.sign(attempt.context, Consistency(stands_by))
+        agreed = Agreed(attempt, roll, dealt, survivors, stands_by)
+        record = SurvivorsSigned(attempt.context, tuple(sorted(survivors)), stands_by)
+        return agreed, (record, Send(Packet(envelope)))
+
+    def _answer_gate(self, state: Agreed, message: Quorum) -> tuple[SiteState, Effects]:
+        checks.quorum(self.setup, state, message)
+        held = state.dealt.shares
+        answer = GateShares(
+            state.statement,
+            {owner: held[owner].gate for owner in state.survivors},
+            {owner: held[owner].mask for owner in state.dropped},
+        )
+        return GateAnswered(state), self._answer(state, "gate", answer)
+
+    def _answer_data(self, agreed: Agreed, message: GateOpening) -> tuple[SiteState, Effects]:
+        checks.gate(self.setup, agreed, message)
+        held = agreed.dealt.shares
+        answer = DataShares(agreed.statement, {owner: held[owner].data for owner in agreed.survivors})
+        return DataAnswered(agreed), self._answer(agreed, "data", answer)
+
+    def _answer(self, agreed: Agreed, part: str, answer: GateShares | DataShares) -> Effects:
+        envelope = self.setup.signer.sign(agreed.attempt.context, answer)
+        return Answered(agreed.attempt.context, part, envelope.digest), Send(Packet(envelope))
+
+    def _close(self, agreed: Agreed, message: Closing) -> tuple[SiteState, Effects]:
+        if message.statement != agreed.statement:
+            raise RemoteProtocolError("R5.1", "the closing names another survivor set than this site signed")
+        context = agreed.attempt.context
+        agreed.attempt.seeds.wipe()
+        return Over(context), (SetOpened(context, message.result_digest), RoundOver(context, ""))
+
+
+def _attempt(state: SiteState) -> Attempt | None:
+    match state:
+        case Idle() | Over():
+            return None
+        case GateAnswered() | DataAnswered():
+            return state.agreed.attempt
+        case _:
+            return state.attempt

@@ -1,0 +1,223 @@
+"""The checks a site makes in every step; each raises under its own name and changes nothing.
+
+The numbering (R1.4, R3.7) is the product's own and is explained in docs/protocol.md, with the attack each check stops.
+"""
+
+import hmac
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.crypto.agreement import AgreementKey
+from cohortsum.crypto.errors import (
+    AuthenticationError,
+    LocalProtocolError,
+    PublicKeyError,
+    RemoteProtocolError,
+)
+from cohortsum.crypto.sealing import unseal
+from cohortsum.protocol.bounds import check_bounds, threshold
+from cohortsum.protocol.envelope import open_envelope
+from cohortsum.protocol.masking import words_digest, words_from_bytes
+from cohortsum.protocol.messages import (
+    Advert,
+    Adverts,
+    Consistency,
+    Delivery,
+    GateOpening,
+    MaskedInput,
+    Opening,
+    Quorum,
+    Shares,
+    Survivors,
+)
+from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, gate_sum
+from cohortsum.protocol.plan import least_suppliers
+from cohortsum.protocol.roster import Role, SiteId
+from cohortsum.protocol.seeds import HeldShares, channel_key, ciphertext_digest, sealing_data, sealing_key
+from cohortsum.protocol.site_states import Advertised, Agreed, Attempt, Dealt, Masked, Roll, Shared, SiteSetup
+from cohortsum.protocol.transcript import adverts_digest, shares_digest
+
+
+def opening(setup: SiteSetup, message: Opening) -> None:
+    """R0: the round is of the study, roster and epoch this site approved, and new."""
+    plan = setup.plan
+    if message.study_digest != plan.study_digest:
+        raise RemoteProtocolError("R0.1", "the round is of another study than this site approved")
+    if message.roster_digest != plan.roster_digest:
+        raise RemoteProtocolError("R0.2", "the round is under another roster than this site pinned")
+    key = message.key
+    if (key.round_id, key.iteration, key.attempt) in setup.seen_rounds:
+        raise RemoteProtocolError("R0.3", "this site has taken part in this very round before")
+    if message.epoch != plan.epoch:
+        raise RemoteProtocolError("R0.7", "the round is over another data epoch than this site approved")
+    if setup.approval not in message.approvals:
+        raise RemoteProtocolError("R0.1", "this site's own approval is missing or altered")
+    if setup.bound_survivors is not None and message.survivors != setup.bound_survivors:
+        raise RemoteProtocolError("R0.6", "a retry must be bound to the survivors this site signed before")
+
+
+def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
+    """R1: L1 holds distinct pinned sites with canonical, distinct keys, enough of them, within the bounds."""
+    context = state.attempt.context
+    if state.advert not in message.adverts:
+        raise RemoteProtocolError("R1.1", "this site's own advert is missing or altered")
+    adverts: dict[int, Advert] = {}
+    for envelope in message.adverts:
+        advert = open_envelope(envelope, Advert, context, setup.roster, Role.SITE)  # R1.3, R1.4
+        index = setup.roster.sites[SiteId(envelope.sender)]
+        if adverts and index <= max(adverts):
+            raise RemoteProtocolError("R1.2", "adverts must come by roster index, once each")
+        if index not in state.attempt.supplies:
+            raise RemoteProtocolError(
+                "R1.3", f"{envelope.sender} advertised without an approval of this study"
+            )
+        adverts[index] = advert
+    keys = [key for advert in adverts.values() for key in (advert.channel_key, advert.mask_key)]
+    if len(set(keys)) != len(keys):
+        raise RemoteProtocolError("R1.5", "two public keys of the adverts are the same")
+    least = max(threshold(len(adverts)), setup.min_sites)
+    if len(adverts) < least:
+        raise RemoteProtocolError("R1.6", f"{len(adverts)} sites advertised, {least} are required")
+    if setup.bound_survivors is not None and tuple(adverts) != setup.bound_survivors:
+        raise RemoteProtocolError("R1.6", "a retry must hold exactly the survivors this site signed before")
+    check_bounds(len(adverts), setup.plan.protection, "R1.7")
+    return Roll(adverts_digest(context, message.adverts), threshold(len(adverts)), adverts)
+
+
+def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tuple[bytes, ...]) -> Dealt:
+    """R2: every dealer of U2 signed what it sealed for this site, and all of it opens and matches, now."""
+    context, at = state.attempt.context, state.roll
+    if len(ciphertexts) != len(message.shares):
+        raise RemoteProtocolError("R2.4", "one ciphertext per dealer is required")
+    own = channel_key(context, state.attempt.seeds)
+    shares: dict[int, HeldShares] = {}
+    for envelope, ciphertext in zip(message.shares, ciphertexts, strict=True):
+        listed = open_envelope(envelope, Shares, context, setup.roster, Role.SITE)  # R2.4
+        dealer = setup.roster.sites[SiteId(envelope.sender)]
+        if dealer not in at.adverts:
+            raise RemoteProtocolError("R2.1", f"{envelope.sender} dealt shares without advertising")
+        if shares and dealer <= max(shares):
+            raise RemoteProtocolError("R2.1", "dealers must come by roster index, once each")
+        shares[dealer] = _unseal(setup, state, own, dealer, listed, ciphertext)
+    if state.shares not in message.shares:
+        raise RemoteProtocolError("R2.2", "this site's own share message is missing or altered")
+    least = max(at.threshold, setup.min_sites)
+    if len(shares) < least:
+        raise RemoteProtocolError("R2.3", f"{len(shares)} sites dealt shares, {least} are required")
+    return Dealt(shares_digest(context, at.h1, message.shares), shares)
+
+
+def _unseal(
+    setup: SiteSetup, state: Shared, own: AgreementKey, dealer: int, listed: Shares, ciphertext: bytes
+) -> HeldShares:
+    context, at = state.attempt.context, state.roll
+    if listed.adverts_digest != at.h1:
+        raise RemoteProtocolError("R2.4", f"site index {dealer} dealt shares under another L1")
+    if [entry.holder for entry in listed.entries] != sorted(at.adverts):
+        raise RemoteProtocolError("R2.7", f"site index {dealer} did not deal to every site of L1")
+    entry = next(entry for entry in listed.entries if entry.holder == setup.index)
+    if not hmac.compare_digest(entry.ciphertext_digest, ciphertext_digest(ciphertext)):
+        raise RemoteProtocolError("R2.4", f"the ciphertext of site index {dealer} is not the one it signed")
+    try:
+        key = sealing_key(own, at.adverts[dealer].channel_key, context, dealer, setup.index, at.h1)
+        plaintext = unseal(key, ciphertext, sealing_data(context, at.h1, dealer, setup.index))
+    except (AuthenticationError, PublicKeyError) as error:
+        raise RemoteProtocolError("R2.5", f"the shares of site index {dealer} do not open") from error
+    held = HeldShares.unpack(plaintext, dealer, setup.index, at.h1)
+    if held is None:
+        raise RemoteProtocolError("R2.6", f"the shares of site index {dealer} are for somebody else")
+    expected = (entry.mask_commitment, entry.gate_commitment, entry.data_commitment)
+    if held.commitments(context, dealer, setup.index) != expected:
+        raise RemoteProtocolError("R2.7", f"the shares of site index {dealer} are not the ones it signed")
+    return held
+
+
+def contribution(setup: SiteSetup, attempt: Attempt, people: int, values: NDArray[np.int64]) -> None:
+    """R2: what this site adds respects floor, layout, bounds and supplies; a fault here is our own."""
+    protection = setup.plan.protection
+    if not setup.min_participants_per_site <= people <= protection.max_participants:
+        raise LocalProtocolError(
+            "R2.8", "the number of people is below this site's floor or above max_participants"
+        )
+    if values.dtype != np.int64 or values.shape != (sum(block.size for block in attempt.blocks),):
+        raise LocalProtocolError("R2.9", "the values do not have the plan's layout")
+    supplied = attempt.supplies[setup.index]
+    start = 0
+    for block in attempt.blocks:
+        part = values[start : start + block.size]
+        start += block.size
+        most = block.unit_bound * people + 1 if block.per == "person" else block.unit_bound
+        if block.supply and not block.supply[0] <= supplied:
+            most = 0
+        if np.any(part > most) or np.any(part < -most):
+            raise LocalProtocolError("R2.9", f"a value of block {block.name} exceeds the plan's bound")
+    if attempt.blocks[0].size != 1 or int(values[0]) != people:
+        raise LocalProtocolError("R2.9", "the first block must hold the number of people")
+
+
+def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[int, MaskedInput]:
+    """R3: U3 lies within U2, holds this site, is large enough everywhere, and every digest is signed."""
+    attempt, at, dealt = state.attempt, state.roll, state.dealt
+    members: dict[int, MaskedInput] = {}
+    for envelope in message.masked:
+        masked = open_envelope(envelope, MaskedInput, attempt.context, setup.roster, Role.SITE)  # R3.7
+        index = setup.roster.sites[SiteId(envelope.sender)]
+        if index not in dealt.shares:
+            raise RemoteProtocolError("R3.1", f"{envelope.sender} is named as survivor but dealt no shares")
+        if members and index <= max(members):
+            raise RemoteProtocolError("R3.1", "survivors must come by roster index, once each")
+        if (masked.adverts_digest, masked.shares_digest) != (at.h1, dealt.h2):
+            raise RemoteProtocolError("R3.7", f"{envelope.sender} masked under another transcript")
+        members[index] = masked
+    if state.masked not in message.masked:
+        raise RemoteProtocolError("R3.2", "this site is not among the survivors with its own digest")
+    least = max(at.threshold, setup.min_sites)
+    if len(members) < least:
+        raise RemoteProtocolError("R3.3", f"{len(members)} survivors, {least} are required")
+    if setup.bound_survivors is not None and tuple(members) != setup.bound_survivors:
+        raise RemoteProtocolError("R3.3", "a retry must keep exactly the survivors this site signed before")
+    protection = setup.plan.protection
+    supplied = {index: attempt.supplies[index] for index in members}
+    for block in attempt.blocks:
+        if least_suppliers(block, supplied) - protection.max_colluding_sites < protection.min_honest_inputs:
+            raise RemoteProtocolError("R3.6", f"too few suppliers of block {block.name} survive")
+    return members
+
+
+def quorum(setup: SiteSetup, state: Agreed, message: Quorum) -> None:
+    """R4.1 to R4.4: at least t distinct survivors signed the very statement this site signed."""
+    signers: list[int] = []
+    for envelope in message.signatures:
+        signed = open_envelope(envelope, Consistency, state.attempt.context, setup.roster, Role.SITE)
+        if signed.statement != state.statement:
+            raise RemoteProtocolError("R4.4", f"{envelope.sender} signed another survivor set")
+        signers.append(setup.roster.sites[SiteId(envelope.sender)])
+    if len(set(signers)) != len(signers):
+        raise RemoteProtocolError("R4.1", "a signer is counted twice")
+    if not set(signers) <= state.survivors.keys():
+        raise RemoteProtocolError("R4.2", "a signer is no survivor")
+    if len(signers) < state.roll.threshold:
+        raise RemoteProtocolError("R4.3", f"{len(signers)} signatures, {state.roll.threshold} are required")
+
+
+def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:
+    """R4.5 to R4.8: everything opened is what its owner signed, and the count this site adds up suffices."""
+    context, at = agreed.attempt.context, agreed.roll
+    if (
+        message.survivors.keys() != agreed.survivors.keys()
+        or tuple(sorted(message.dropped)) != agreed.dropped
+    ):
+        raise RemoteProtocolError("R4.5", "the opened gate names other survivors or dropouts")
+    for owner, opened in message.survivors.items():
+        words = words_digest(words_from_bytes(opened.words))
+        if not hmac.compare_digest(words, agreed.survivors[owner].gate_digest):
+            raise RemoteProtocolError(
+                "R4.5", f"the gate words of site index {owner} are not the ones it signed"
+            )
+        check_self_seed(context, "gate", owner, opened.seed, at.adverts[owner], "R4.6")
+    for owner, seed in message.dropped.items():
+        check_mask_seed(context, owner, seed, at.adverts[owner], "R4.7")
+    total = gate_sum(context, at.h1, agreed.dealt.h2, message, at.adverts)
+    check_gate(total, setup.plan.protection, setup.min_participants, "R4.8")

@@ -1,0 +1,163 @@
+"""The states of a site in a round. Each holds exactly what exists in it; secrets live in `Attempt.seeds` alone.
+
+::
+
+    Idle -> Advertised -> Shared -> Contributing -> Masked -> Agreed -> GateAnswered -> DataAnswered -> Over
+              R0            R1          R2            R2        R3          R4a              R4b         R5
+
+Any state may go to Over when the round is aborted or this site stops the context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cohortsum.crypto.errors import LocalProtocolError
+from cohortsum.protocol.effects import Supplies
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.messages import Advert, Envelope, MaskedInput
+from cohortsum.protocol.plan import PlannedBlock, RoundPlan
+from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.seeds import HeldShares, Seeds
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSetup:
+    """What a site brings into a round.
+
+    Attributes:
+        signer: its identity.
+        roster: the roster it pinned.
+        plan: the plan it built from the study it approved.
+        approval: its own signed approval.
+        min_sites: the stricter of study and policy.
+        min_participants: the stricter of study and policy.
+        min_participants_per_site: the stricter of study and policy.
+        bound_survivors: the survivor set it signed in an earlier attempt of this study, or None.
+        seen_rounds: (round id, iteration, attempt) of every round it took part in.
+    """
+
+    signer: Signer
+    roster: Roster
+    plan: RoundPlan
+    approval: Envelope
+    min_sites: int
+    min_participants: int
+    min_participants_per_site: int
+    bound_survivors: tuple[int, ...] | None
+    seen_rounds: frozenset[tuple[bytes, int, int]]
+
+    @property
+    def index(self) -> int:
+        """This site's roster index."""
+        index = self.signer.identity.index
+        if index is None:
+            raise LocalProtocolError("M1", f"{self.signer.identity.id} is no site of the roster")
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt as its opening fixed it: context, what travels, what every site supplies, and this site's seeds."""
+
+    context: bytes
+    blocks: tuple[PlannedBlock, ...]
+    supplies: Supplies
+    seeds: Seeds
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """L1 as this site accepted it: h1, the threshold it derived, and the adverts of U1 by index."""
+
+    h1: bytes
+    threshold: int
+    adverts: Mapping[int, Advert]
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """U2 as this site accepted it: h2 and the shares every dealer sealed for it, by dealer."""
+
+    h2: bytes
+    shares: Mapping[int, HeldShares] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No round yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """Keys and commitments are out; L1 is awaited."""
+
+    attempt: Attempt
+    advert: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Shares are dealt; the others' are awaited."""
+
+    attempt: Attempt
+    roll: Roll
+    shares: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Contributing:
+    """Every share for this site decrypts; its values are awaited."""
+
+    attempt: Attempt
+    roll: Roll
+    dealt: Dealt
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """The masked vector is out; U3 is awaited."""
+
+    attempt: Attempt
+    roll: Roll
+    dealt: Dealt
+    masked: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """One survivor set is signed; t signatures are awaited."""
+
+    attempt: Attempt
+    roll: Roll
+    dealt: Dealt
+    survivors: Mapping[int, MaskedInput]
+    statement: bytes
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """U2 without U3, computed here and never taken from a message."""
+        return tuple(sorted(self.dealt.shares.keys() - self.survivors.keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswered:
+    """Shares of the gate seeds are out; the opened gate is awaited."""
+
+    agreed: Agreed
+
+
+@dataclass(frozen=True, slots=True)
+class DataAnswered:
+    """The gate sufficed and shares of the data seeds are out; the end is awaited."""
+
+    agreed: Agreed
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing more happens in this context."""
+
+    context: bytes
+
+
+SiteState = Idle | Advertised | Shared | Contributing | Masked | Agreed | GateAnswered | DataAnswered | Over
