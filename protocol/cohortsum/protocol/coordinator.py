@@ -124,9 +124,9 @@ class CoordinatorRound:
             known = self._received.get((envelope.kind, identity.id))
             if known == received:
                 return ()
+            message = open_any(envelope, self.fixed.context, self.setup.roster, Role.SITE)
             if known is not None:
                 raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes")
-            message = open_any(envelope, self.fixed.context, self.setup.roster, Role.SITE)
             state, effects = self._step(self.setup.roster.sites[SiteId(identity.id)], message, packet)
         except ProtocolError as error:
             return (Audit(error.check, envelope.sender, error.message),)

@@ -60,7 +60,7 @@ def open_envelope(envelope: Envelope, expected: type[M], context: bytes, roster:
     Raises:
         RemoteProtocolError: M1, M2, M3 or M4.
     """
-    message = codec.decode(envelope.kind, envelope.payload)
+    message = open_any(envelope, context, roster, role)
     if not isinstance(message, expected):
         raise RemoteProtocolError(
             "M4", f"{envelope.sender} sent {envelope.kind.name}, expected {expected.__name__}"

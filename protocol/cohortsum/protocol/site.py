@@ -110,6 +110,9 @@ class SiteRound:
         if known is not None:
             if known[0] == key:
                 return known[1]
+            attempt = _attempt(self.state)
+            if attempt is not None:  # evidence only if the coordinator signed it for this very context
+                open_any(envelope, attempt.context, self.setup.roster, Role.COORDINATOR)
             raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes in one context")
         state, effects = self._step(packet)
         self.state = state
