@@ -198,6 +198,7 @@ class Consortium:
             self.from_site(index, self.machines[index].receive(packet))
         except RemoteProtocolError as error:
             self.errors.append((index, error))
+            self.from_site(index, self.machines[index].complain(error))
             self.from_site(index, self.machines[index].abandon("stopped"))
 
     def at_coordinator(self, index: int, packet: Packet) -> None:

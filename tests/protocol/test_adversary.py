@@ -578,7 +578,10 @@ def test_shares_sealed_wrongly_are_found_before_anything_leaves(monkeypatch: pyt
     first = first_errors(consortium)
     assert {error.check for error in first.values()} == {"R2.7"}
     assert len(first) == N
-    assert all("site index 0" in error.message for error in first.values())
+    assert all(error.accused == "site0" for error in first.values())
+    assert ("R2.7", "site1 complains about site0 (R2.7)") in {
+        (a.check, a.sentence) for a in consortium.audits
+    }
     assert isinstance(consortium.coordinator.state, Aborted)
     assert not consortium.uploads
 

@@ -91,7 +91,14 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer broke the rule: what it sent is refused and its site or the coordinator is no longer trusted."""
+    """A peer broke the rule: what it sent is refused and its site or the coordinator is no longer trusted.
+
+    ``accused`` is the id of the site whose signed message proves it, where one does.
+    """
+
+    def __init__(self, check: str, message: str, accused: str = "") -> None:
+        super().__init__(check, message)
+        self.accused = accused
 
 
 class NotTakingPartError(CohortsumError):

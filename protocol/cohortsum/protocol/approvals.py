@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.protocol.envelope import Signer, open_envelope
-from cohortsum.protocol.messages import Approval, Envelope
+from cohortsum.protocol.messages import Approval, Envelope, Kind, NotTakingPart
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.roster import Role, Roster, SiteId
 
@@ -25,6 +25,21 @@ def approve(signer: Signer, plan: RoundPlan, profile: str, supplies: frozenset[s
     """Return a site's signed approval of the study behind ``plan``."""
     approval = Approval(plan.study_digest, plan.roster_digest, profile, supplies)
     return signer.sign(approval_context(plan.study_digest, plan.roster_digest), approval)
+
+
+def decline(signer: Signer, plan: RoundPlan) -> Envelope:
+    """Return a site's signed `not taking part`; the same bytes whatever the reason."""
+    message = NotTakingPart(plan.study_digest, plan.roster_digest)
+    return signer.sign(approval_context(plan.study_digest, plan.roster_digest), message)
+
+
+def read_answer(envelope: Envelope, plan: RoundPlan, roster: Roster) -> tuple[int, Approval | None]:
+    """Return roster index and approval, or None for a site that stays out; raises like `read_approval`."""
+    if envelope.kind is Kind.NOT_TAKING_PART:
+        context = approval_context(plan.study_digest, plan.roster_digest)
+        open_envelope(envelope, NotTakingPart, context, roster, Role.SITE)
+        return roster.sites[SiteId(envelope.sender)], None
+    return read_approval(envelope, plan, roster)
 
 
 def read_approval(envelope: Envelope, plan: RoundPlan, roster: Roster) -> tuple[int, Approval]:

@@ -31,6 +31,7 @@ from cohortsum.protocol.messages import (
     Kind,
     MaskedInput,
     Message,
+    NotTakingPart,
     OpenedGate,
     Opening,
     Packet,
@@ -182,6 +183,10 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
             return Kind.ABORT, wire.Abort(reason=message.reason)
         case Complaint():
             return Kind.COMPLAINT, wire.Complaint(check=message.check, accused=message.accused)
+        case NotTakingPart():
+            return Kind.NOT_TAKING_PART, wire.NotTakingPart(
+                study_digest=message.study_digest, roster_digest=message.roster_digest
+            )
 
 
 def _approval(held: wire.Approval) -> Approval:
@@ -296,6 +301,13 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
     Kind.COMPLAINT: _decoder(
         wire.Complaint,
         lambda held: Complaint(_text(held.check, "check"), _text(held.accused, "accused")),
+    ),
+    Kind.NOT_TAKING_PART: _decoder(
+        wire.NotTakingPart,
+        lambda held: NotTakingPart(
+            _sized(held.study_digest, DIGEST_BYTES, "study_digest"),
+            _sized(held.roster_digest, DIGEST_BYTES, "roster_digest"),
+        ),
     ),
 }
 

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     CLOSING = 14
     ABORT = 15
     COMPLAINT = 16
+    NOT_TAKING_PART = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,14 @@ class Approval:
     roster_digest: bytes
     profile: str
     supplies: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotTakingPart:
+    """A site stays out of a study; never why."""
+
+    study_digest: bytes
+    roster_digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +227,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A peer's message is provably malformed; its signed envelope is attached."""
+    """What a peer dealt is provably malformed: which check failed, and who dealt it."""
 
     check: str
     accused: str
@@ -241,4 +250,5 @@ Message = (
     | Closing
     | Abort
     | Complaint
+    | NotTakingPart
 )

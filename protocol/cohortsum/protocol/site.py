@@ -37,6 +37,7 @@ from cohortsum.protocol.messages import (
     Abort,
     Adverts,
     Closing,
+    Complaint,
     Consistency,
     DataShares,
     Delivery,
@@ -165,6 +166,13 @@ class SiteRound:
             ContextSpent(attempt.context, envelope.digest),
             Send(Packet(envelope, (words_to_bytes(words["gate"]),)), words["data"]),
         )
+
+    def complain(self, error: RemoteProtocolError) -> Effects:
+        """Return the signed complaint about a dealer whose own message proves it wrong, if the error names one."""
+        attempt = _attempt(self.state)
+        if attempt is None or not error.accused:
+            return ()
+        return (Send(Packet(self.setup.signer.sign(attempt.context, Complaint(error.check, error.accused)))),)
 
     def abandon(self, reason: str) -> Effects:
         """Stop this context and wipe its secrets."""

@@ -100,7 +100,11 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
             raise RemoteProtocolError("R2.1", f"{envelope.sender} dealt shares without advertising")
         if shares and dealer <= max(shares):
             raise RemoteProtocolError("R2.1", "dealers must come by roster index, once each")
-        shares[dealer] = _unseal(setup, state, own, dealer, listed, ciphertext)
+        try:
+            shares[dealer] = _unseal(setup, state, own, dealer, listed, ciphertext)
+        except RemoteProtocolError as error:
+            error.accused = envelope.sender
+            raise
     if state.shares not in message.shares:
         raise RemoteProtocolError("R2.2", "this site's own share message is missing or altered")
     least = max(at.threshold, setup.min_sites)

@@ -116,6 +116,30 @@ class Approval(_message.Message):
 Global___Approval: _TypeAlias = Approval  # noqa: Y015
 
 @_typing.final
+class NotTakingPart(_message.Message):
+    """A site stays out of one study, whatever the reason; the reason stays in its own log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUDY_DIGEST_FIELD_NUMBER: _builtins.int
+    ROSTER_DIGEST_FIELD_NUMBER: _builtins.int
+    study_digest: _builtins.bytes
+    roster_digest: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        study_digest: _builtins.bytes = ...,
+        roster_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["roster_digest", b"roster_digest", "study_digest", b"study_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotTakingPart: _TypeAlias = NotTakingPart  # noqa: Y015
+
+@_typing.final
 class Opening(_message.Message):
     """R0, coordinator: a round opens."""
 
@@ -578,7 +602,7 @@ Global___Abort: _TypeAlias = Abort  # noqa: Y015
 
 @_typing.final
 class Complaint(_message.Message):
-    """Site: a peer's message is provably malformed; the peer's signed envelope is attached. Carries no data."""
+    """Site: what a peer dealt is provably malformed. Carries no data."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
