@@ -1,1 +1,43 @@
 """The study definition: the file a statistician writes, checked, frozen and fingerprinted."""
+
+from cohortsum.study.definition.evaluation import holds
+from cohortsum.study.definition.expressions import Condition, Expression
+from cohortsum.study.definition.freezing import freeze, parse_canonical
+from cohortsum.study.definition.frozen import (
+    AnalysisSpec,
+    DeadlineSpec,
+    EnrolSpec,
+    FrozenStudy,
+    HistogramSpec,
+    RegressionSpec,
+    ReportSpec,
+    SummarySpec,
+    Term,
+)
+from cohortsum.study.definition.loading import Study, load_study
+from cohortsum.study.definition.schema import study_schema
+from cohortsum.study.definition.terms import coefficient_names, write_term
+from cohortsum.study.definition.unbuilt import refuse_unbuilt
+
+__all__ = [
+    "AnalysisSpec",
+    "Condition",
+    "DeadlineSpec",
+    "EnrolSpec",
+    "Expression",
+    "FrozenStudy",
+    "HistogramSpec",
+    "RegressionSpec",
+    "ReportSpec",
+    "Study",
+    "SummarySpec",
+    "Term",
+    "coefficient_names",
+    "freeze",
+    "holds",
+    "load_study",
+    "parse_canonical",
+    "refuse_unbuilt",
+    "study_schema",
+    "write_term",
+]

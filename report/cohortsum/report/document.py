@@ -1,0 +1,226 @@
+"""The result document: one typed, versioned JSON file per release.
+
+It names the study, roster, round and cohort the numbers belong to, who took part, under which rules they were computed
+and who checked them, and holds every table. A cell is a number, text, or ``{"absent": reason}``: never null, NaN or a
+number that stands for a withheld one. Unknown keys are refused in both directions, so a reader either understands all
+of a document or says that it does not.
+
+Schema 1 knows what this version can produce: no waivers, no noise, and the state `released` without a checker. A later
+schema gets a new number; the meaning of this one never changes.
+"""
+
+import json
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PositiveInt,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.study.results import Absent, Cell, Status, Table
+
+SCHEMA: Literal["cohortsum.result/1"] = "cohortsum.result/1"
+
+Name = Annotated[str, Field(min_length=1)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class StudyIdentity(_Model):
+    """Which study file the numbers answer to."""
+
+    id: Name
+    title: str
+    version: PositiveInt
+    digest: Digest
+    fingerprint: Annotated[Name, Field(description="short form of the digest that people compare")]
+
+
+class RosterIdentity(_Model):
+    """Which signed roster was in force."""
+
+    version: PositiveInt
+    digest: Digest
+
+
+class RoundIdentity(_Model):
+    """Which round, and which attempt at it, opened the sums."""
+
+    id: Name
+    attempt: PositiveInt
+
+
+class Release(_Model):
+    """How the numbers came to be released."""
+
+    state: Literal["released"]
+    checker: Literal["no checker"]
+
+
+class Participation(_Model):
+    """Sites by roster id, each list sorted; every site that took part is a survivor or a dropout.
+
+    The sums are over the survivors, and over nobody else.
+    """
+
+    took_part: tuple[Name, ...]
+    survivors: Annotated[tuple[Name, ...], Field(min_length=1)]
+    dropouts: tuple[Name, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for sites in (self.took_part, self.survivors, self.dropouts):
+            if list(sites) != sorted(set(sites)):
+                raise ValueError("sites must be sorted and listed once")
+        if sorted(self.survivors + self.dropouts) != list(self.took_part):
+            raise ValueError("took_part must be the survivors and the dropouts, each site in one of them")
+        return self
+
+
+class Thresholds(_Model):
+    """The strictest of study, site policies and catalogue, as the round enforced them."""
+
+    min_sites: PositiveInt
+    min_participants: PositiveInt
+    min_participants_per_site: PositiveInt
+    max_colluding_sites: Annotated[int, Field(ge=0)]
+    min_honest_inputs: PositiveInt
+
+
+class AbsentCell(_Model):
+    """No number here, and why."""
+
+    absent: Name
+
+
+JsonCell = StrictInt | FiniteFloat | StrictStr | AbsentCell
+
+
+class TableBlock(_Model):
+    """One result table; every row has one cell per column, and its status in the column ``status``."""
+
+    analysis: Name
+    kind: Name
+    columns: tuple[Name, ...]
+    rows: tuple[tuple[JsonCell, ...], ...]
+    notes: tuple[Name, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if "status" not in self.columns or len(set(self.columns)) != len(self.columns):
+            raise ValueError("columns must be unique and hold 'status'")
+        status = self.columns.index("status")
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError("every row must have one cell per column")
+            if row[status] not in tuple(Status):
+                raise ValueError("every row must have a status that this version knows")
+        return self
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """Return the block that holds ``table``."""
+        rows = tuple(tuple(_to_json(cell) for cell in row) for row in table.rows)
+        return cls(
+            analysis=table.analysis, kind=table.kind, columns=table.columns, rows=rows, notes=table.notes
+        )
+
+    def table(self) -> Table:
+        """Return the table that this block holds."""
+        rows = tuple(tuple(_from_json(cell) for cell in row) for row in self.rows)
+        return Table(self.analysis, self.kind, self.columns, rows, self.notes)
+
+
+class ResultDocument(_Model):
+    """All results of one release."""
+
+    schema_id: Literal["cohortsum.result/1"] = Field(alias="schema")
+    software: Annotated[Name, Field(description="name and version of the program that finished the sums")]
+    study: StudyIdentity
+    roster: RosterIdentity
+    round: RoundIdentity
+    epoch: Annotated[Name, Field(description="label of the data epoch of the cohort")]
+    profile: Literal["dpuk", "open_data"]
+    waivers: tuple[()]
+    noise: Literal["none"]
+    release: Release
+    sites: Participation
+    thresholds: Thresholds
+    tables: tuple[TableBlock, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [table.analysis for table in self.tables]
+        if len(set(names)) != len(names):
+            raise ValueError("every table must have its own name")
+        return self
+
+
+def to_json(document: ResultDocument) -> bytes:
+    """Return the document as UTF-8 JSON with LF line ends; equal documents give equal bytes."""
+    return document.model_dump_json(by_alias=True, indent=1).encode() + b"\n"
+
+
+def from_json(data: bytes) -> ResultDocument:
+    """Return the document that ``to_json`` wrote.
+
+    Raises:
+        ConfigurationError: the bytes are not a document of this schema; names the fields, never a value.
+    """
+    try:
+        return ResultDocument.model_validate_json(data)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        fields = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in faults[:5]
+        )
+        raise ConfigurationError(
+            f"result document: {fields}; expected schema {SCHEMA}: open it with the cohortsum version that wrote it"
+        ) from None
+
+
+def provenance(document: ResultDocument) -> str:
+    """Return in one line what a reader must know before quoting a number: for footnotes and terminals."""
+    study = document.study
+    return "; ".join(
+        (
+            f"study {study.id}, version {study.version}, fingerprint {study.fingerprint}",
+            f"round {document.round.id}, epoch {document.epoch}",
+            f"profile {document.profile}",
+            f"noise {document.noise}",
+            f"{document.release.state}, {document.release.checker}",
+        )
+    )
+
+
+def json_schema() -> bytes:
+    """Return the JSON Schema of the document, for editors and other programs."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **ResultDocument.model_json_schema()}
+    return json.dumps(schema, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def _to_json(cell: Cell) -> JsonCell:
+    match cell:
+        case Absent(reason):
+            return AbsentCell(absent=str(reason))  # a Status becomes plain text
+        case float():
+            return float(cell)  # numpy's float64 becomes a plain float
+        case int():
+            return int(cell)
+        case str():
+            return str(cell)
+
+
+def _from_json(cell: JsonCell) -> Cell:
+    return Absent(cell.absent) if isinstance(cell, AbsentCell) else cell

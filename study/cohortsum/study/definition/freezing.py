@@ -1,0 +1,125 @@
+"""From a valid study file to a `FrozenStudy`: the meaning of the file, written out and checked across sections.
+
+Freezing is a projection: the frozen study's canonical bytes hold the same file with nothing left to look up, and
+freezing those gives the same bytes again. A site parses the bytes it was sent; it never sees a glob.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cohortsum.crypto.errors import ExpressionError, StudyFileError
+from cohortsum.study.definition.analyses import AnalysisReader
+from cohortsum.study.definition.canonical import canonical_bytes, digest_of
+from cohortsum.study.definition.expressions import Condition, render
+from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
+from cohortsum.study.definition.grammar import parse_condition
+from cohortsum.study.definition.loading import Study, validate
+from cohortsum.study.definition.models import CatalogueEntry, Deadlines, StudyFile
+from cohortsum.study.definition.problems import Place, Problems
+from cohortsum.study.definition.tree import read_json
+from cohortsum.study.definition.variables import declared, derive, expand
+from cohortsum.study.variables import Factor, Number, Variable
+
+
+def freeze(study: Study) -> FrozenStudy:
+    """Return the frozen study.
+
+    Raises StudyFileError listing every problem across sections, with line and cure; ExpressionError where all of them
+    are expressions.
+    """
+    file, problems = study.file, Problems(study.place)
+    entries = expand(file.variables, problems)
+    known = declared(entries)
+    derived, derived_variables = derive(file.derive, known, problems)
+    include = _include(file, known, problems)
+    variables = known | derived_variables
+    reader = AnalysisReader(variables, problems)
+    read = {name: reader.read(name, entry) for name, entry in sorted(file.analyses.items())}
+    _check_names(file, variables, problems)
+    problems.raise_if_any()
+
+    expanded = file.model_copy(
+        update={
+            "variables": entries,
+            "derive": {name: render(expression) for name, expression in derived.items()},
+            "cohort": file.cohort.model_copy(
+                update={"include": None if include is None else render(include)}
+            ),
+            "analyses": {name: entry for name, (entry, _) in read.items()},
+        }
+    )
+    canonical = canonical_bytes(expanded)
+    return FrozenStudy(
+        study=file.study,
+        title=file.title,
+        version=file.version,
+        roster=file.roster,
+        expires=file.expires,
+        person=file.person,
+        variables=MappingProxyType(dict(sorted(variables.items()))),
+        families=MappingProxyType(
+            {name: entry.catalogue for name, entry in entries.items() if isinstance(entry, CatalogueEntry)}
+        ),
+        derived=MappingProxyType(derived),
+        include=include,
+        epoch=file.cohort.epoch,
+        near_duplicate=file.cohort.near_duplicate,
+        analyses=MappingProxyType({name: spec for name, (_, spec) in read.items()}),
+        protection=file.protection,
+        privacy=file.privacy,
+        release=file.release,
+        enrol=EnrolSpec(file.enrol.until, file.enrol.start),
+        deadlines_s=_in_seconds(file.deadlines),
+        canonical=canonical,
+        digest=digest_of(canonical),
+    )
+
+
+def parse_canonical(canonical: bytes) -> FrozenStudy:
+    """Return the study in canonical bytes; freezing and parsing are inverse to each other.
+
+    Raises StudyFileError for anything else, other encodings of the same study included: a signature covers bytes, and
+    one study has one digest.
+    """
+    study = freeze(validate(read_json(canonical), Place("canonical study", {})))
+    if study.canonical != canonical:
+        raise StudyFileError(
+            "canonical study: these bytes are not in canonical form; freeze the study file again"
+        )
+    return study
+
+
+def _include(file: StudyFile, known: Mapping[str, Variable], problems: Problems) -> Condition | None:
+    if file.cohort.include is None:
+        return None
+    numbers = [name for name, entry in known.items() if isinstance(entry, Number)]
+    factors = {name: entry.levels for name, entry in known.items() if isinstance(entry, Factor)}
+    try:
+        return parse_condition(file.cohort.include, numbers, factors)
+    except ExpressionError as error:
+        problems.add_expression(("cohort", "include"), error)
+        return None
+
+
+def _check_names(file: StudyFile, variables: Mapping[str, Variable], problems: Problems) -> None:
+    if file.person in variables:
+        problems.add(("person",), "identifies people and cannot be a variable; remove it from variables")
+    if file.enrol.until is not None and file.enrol.until.date() > file.expires:
+        problems.add(("enrol", "until"), "lies after expires; enrolment ends before the study does")
+    seen: dict[str, str] = {}
+    for name in file.analyses:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            problems.add(
+                ("analyses", name), f"differs from {other!r} in case only; results are files: rename one"
+            )
+
+
+def _in_seconds(deadlines: Deadlines) -> DeadlineSpec:
+    return DeadlineSpec(
+        gather=deadlines.gather / 1000,
+        step=deadlines.step / 1000,
+        step_max=deadlines.step_max / 1000,
+        rejoin=deadlines.rejoin / 1000,
+        tick=deadlines.tick / 1000,
+    )

@@ -1,0 +1,164 @@
+"""The study as every other room sees it: complete, immutable, one meaning, one digest.
+
+Mappings iterate in sorted order and lists in the order of the file, so that every party that holds the same canonical
+bytes lays the same blocks in the same order.
+"""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cohortsum.study.definition.expressions import Condition, Expression
+from cohortsum.study.definition.models import Privacy, Protection, Release
+from cohortsum.study.variables import Factor, Number, Variable
+
+Term = tuple[str, ...]
+"""The variables of a regression term: one for a main effect, several for their interaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySpec:
+    """n, mean, variance and SD of ``variables`` in every combination of the levels of ``by``."""
+
+    name: str
+    variables: tuple[str, ...]
+    by: tuple[str, ...]
+    where: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSpec:
+    """Counts of ``variables`` between public ``edges`` (increasing, at least 2, in the variables' unit)."""
+
+    name: str
+    variables: tuple[str, ...]
+    edges: tuple[float, ...]
+    where: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSpec:
+    """The variable whose effect is reported for every outcome; it is a main effect of the regression."""
+
+    effect: str
+    measure: Literal["cohens_d"]
+    correction: Literal["fdr_bh", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionSpec:
+    """One linear regression per outcome on shared terms.
+
+    Attributes:
+        name: the analysis.
+        outcomes: numeric variables, none of them in a term.
+        terms: main effects and interactions, in the order of the file.
+        site_effect: ``within`` centres inside each site, ``none`` has an intercept.
+        missing: complete cases per outcome, or of all outcomes together.
+        report: the effect to report, if any.
+        contrasts: by name, (coefficient, weight) pairs; coefficients are named as `coefficient_names` does.
+        tests: by name, the terms dropped together in a nested F test.
+        where: the subgroup, judged on prepared values.
+    """
+
+    name: str
+    outcomes: tuple[str, ...]
+    terms: tuple[Term, ...]
+    site_effect: Literal["within", "none"]
+    missing: Literal["per_outcome", "complete"]
+    report: ReportSpec | None
+    contrasts: Mapping[str, tuple[tuple[str, float], ...]]
+    tests: Mapping[str, tuple[Term, ...]]
+    where: Condition | None
+
+
+AnalysisSpec = SummarySpec | HistogramSpec | RegressionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolSpec:
+    """Until when sites may join (UTC), and what starts the round."""
+
+    until: datetime.datetime | None
+    start: Literal["all_invited", "at_deadline", "manual"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSpec:
+    """Waits in seconds: gathering, a step, a step at most, a protected site's return; and the grid of answers."""
+
+    gather: float
+    step: float
+    step_max: float
+    rejoin: float
+    tick: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenStudy:
+    """A study with every glob expanded, every default written out and every cross-reference checked.
+
+    Attributes:
+        study: id of the study.
+        title: one line.
+        version: version of the study; monotone.
+        roster: roster version the study was written for.
+        expires: last day on which anything of it may run.
+        person: column that identifies a person.
+        variables: declared and derived variables by name; derived ones are numbers in the unit ``derived``.
+        families: catalogue family of each variable that came from the catalogue.
+        derived: expressions of the derived variables, over declared and derived numbers; free of cycles.
+        include: who is in the cohort, judged on raw declared values; None takes everyone.
+        epoch: label of the snapshot.
+        near_duplicate: what a site does whose people differ by a few from an earlier set.
+        analyses: by name.
+        protection: the thresholds, as written.
+        privacy: noise and budget, as written.
+        release: checkers and rounding, as written.
+        enrol: the enrolment window.
+        deadlines_s: all waits, in seconds.
+        canonical: the canonical bytes, UTF-8 JSON.
+        digest: 32 bytes, SHA-256 over a domain label and ``canonical``.
+    """
+
+    study: str
+    title: str
+    version: int
+    roster: int
+    expires: datetime.date
+    person: str
+    variables: Mapping[str, Variable]
+    families: Mapping[str, str]
+    derived: Mapping[str, Expression]
+    include: Condition | None
+    epoch: str
+    near_duplicate: Literal["stay_out", "reuse"]
+    analyses: Mapping[str, AnalysisSpec]
+    protection: Protection
+    privacy: Privacy
+    release: Release
+    enrol: EnrolSpec
+    deadlines_s: DeadlineSpec
+    canonical: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the digest's first 75 bits for reading aloud, as in ``7KQ-M2X-0TA-9FD-W3C``.
+
+        Crockford's base 32 (no I, L, O, U). For people comparing by voice; programs compare `digest`.
+        """
+        bits = int.from_bytes(self.digest, "big") >> (len(self.digest) * 8 - 75)
+        letters = ["0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(bits >> shift) & 31] for shift in range(70, -1, -5)]
+        return "-".join("".join(letters[start : start + 3]) for start in range(0, 15, 3))
+
+    @property
+    def numbers(self) -> Mapping[str, Number]:
+        """Return the numeric variables, derived ones included."""
+        return {name: entry for name, entry in self.variables.items() if isinstance(entry, Number)}
+
+    @property
+    def factors(self) -> Mapping[str, Factor]:
+        """Return the factors."""
+        return {name: entry for name, entry in self.variables.items() if isinstance(entry, Factor)}

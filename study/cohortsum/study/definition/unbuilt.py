@@ -1,0 +1,23 @@
+"""What a study may ask for and this version cannot give: refused by name before anything runs, never ignored."""
+
+from cohortsum.crypto.errors import NotInThisVersionError
+from cohortsum.study.definition.frozen import FrozenStudy
+
+
+def refuse_unbuilt(study: FrozenStudy) -> None:
+    """Raise NotInThisVersionError naming every field that asks for something not built; loading never does."""
+    checkers = study.release.checkers
+    wanted = [
+        (study.privacy.noise != "none", f"privacy.noise {study.privacy.noise}", "noise: none"),
+        (study.protection.mode != "masking", f"protection.mode {study.protection.mode}", "mode: masking"),
+        (study.protection.committee is not None, "protection.committee", "no committee"),
+        (checkers.consortium > 0, f"release.checkers.consortium {checkers.consortium}", "consortium: 0"),
+        (checkers.sites != "none", f"release.checkers.sites {checkers.sites}", "sites: none"),
+        (study.release.round_to is not None, "release.round_to", "no round_to"),
+        (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),
+    ]
+    asked = [(feature, cure) for applies, feature, cure in wanted if applies]
+    if asked:
+        raise NotInThisVersionError(
+            ", ".join(feature for feature, _ in asked), "write " + ", ".join(cure for _, cure in asked)
+        )

@@ -1,0 +1,156 @@
+"""From declared entries to variables: globs and catalogue rows written out, derived ranges computed."""
+
+import difflib
+import fnmatch
+from collections.abc import Collection, Mapping
+
+from cohortsum.crypto.errors import ExpressionError
+from cohortsum.study.catalogue import FAMILIES, Row
+from cohortsum.study.definition.evaluation import interval, names_in
+from cohortsum.study.definition.expressions import Expression
+from cohortsum.study.definition.grammar import parse_expression
+from cohortsum.study.definition.models import CatalogueEntry, FactorEntry, NumberEntry, VariableEntry
+from cohortsum.study.definition.problems import Path, Problems
+from cohortsum.study.variables import Factor, Number, Variable
+
+MAX_VARIABLES = 20_000
+
+
+def is_glob(name: str) -> bool:
+    """Return whether ``name`` stands for several names; ``*`` is the only wildcard."""
+    return "*" in name
+
+
+def matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a glob matches, sorted; only ``*`` is special, and case matters."""
+    literal = pattern.replace("[", "[[]").replace("?", "[?]")
+    return sorted(name for name in names if fnmatch.fnmatchcase(name, literal))
+
+
+def nearest(name: str, known: Collection[str], otherwise: str) -> str:
+    """Return the cure for an unknown name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def expand(entries: Mapping[str, VariableEntry], problems: Problems) -> dict[str, VariableEntry]:
+    """Return the entries with one name each, sorted, unit and range written out.
+
+    A name written out wins over a glob that covers it; two globs that cover the same name are a problem.
+    """
+    expanded: dict[str, VariableEntry] = {}
+    written_by: dict[str, str] = {}
+    for name, entry in sorted(entries.items(), key=lambda item: is_glob(item[0])):
+        path = ("variables", name)
+        if isinstance(entry, CatalogueEntry):
+            found = _catalogue_rows(name, entry, path, problems)
+        elif is_glob(name):
+            problems.add(
+                path, "a name with * needs catalogue: family; write the names out or name the family"
+            )
+            continue
+        else:
+            found = {name: entry}
+        for single, written in found.items():
+            if single not in expanded:
+                expanded[single], written_by[single] = written, name
+            elif is_glob(written_by[single]):
+                problems.add(
+                    path, f"covers {single!r}, as {written_by[single]!r} does; narrow one of the two"
+                )
+                break
+    if len(expanded) > MAX_VARIABLES:
+        problems.add(("variables",), f"more than {MAX_VARIABLES} variables; split the study")
+    return dict(sorted(expanded.items()))
+
+
+def _catalogue_rows(
+    name: str, entry: CatalogueEntry, path: Path, problems: Problems
+) -> dict[str, VariableEntry]:
+    family = FAMILIES.get(entry.catalogue)
+    if family is None:
+        cure = nearest(entry.catalogue, FAMILIES, f"there are {', '.join(FAMILIES)}")
+        problems.add((*path, "catalogue"), f"the catalogue has no family {entry.catalogue!r}; {cure}")
+        return {}
+    rows = family.by_name()
+    names = matching(name, rows) if is_glob(name) else [name] if name in rows else []
+    if not names:
+        cure = nearest(name, rows, f"its names read like {family.rows[0].name!r}")
+        problems.add(path, f"matches no variable of {family.name}; {cure}")
+    if entry.unit is not None and any(rows[single].unit != entry.unit for single in names):
+        problems.add((*path, "unit"), f"the catalogue has {rows[names[0]].unit}; remove unit")
+        return {}
+    return {single: _written_out(entry, rows[single]) for single in names}
+
+
+def _written_out(entry: CatalogueEntry, row: Row) -> CatalogueEntry:
+    return CatalogueEntry(
+        catalogue=entry.catalogue,
+        unit=row.unit,
+        range=entry.range or (row.lower, row.upper),
+        out_of_range=entry.out_of_range,
+    )
+
+
+def declared(entries: Mapping[str, VariableEntry]) -> dict[str, Variable]:
+    """Return the variables of expanded entries."""
+    return {name: _variable(name, entry) for name, entry in entries.items()}
+
+
+def _variable(name: str, entry: VariableEntry) -> Variable:
+    match entry:
+        case FactorEntry():
+            return Factor(name, entry.levels)
+        case NumberEntry():
+            return Number(name, entry.unit, *entry.range, entry.out_of_range)
+        case CatalogueEntry(unit=str(unit), range=(lower, upper)):
+            return Number(name, unit, lower, upper, entry.out_of_range)
+        case CatalogueEntry():
+            raise AssertionError("an expanded catalogue entry has a unit and a range")
+
+
+def derive(
+    formulas: Mapping[str, str], known: Mapping[str, Variable], problems: Problems
+) -> tuple[dict[str, Expression], dict[str, Variable]]:
+    """Return the expressions of derived variables, sorted, and the variables themselves with computed ranges."""
+    ranges = {name: (entry.lower, entry.upper) for name, entry in known.items() if isinstance(entry, Number)}
+    numbers, factors = {*ranges, *formulas}, known.keys() - ranges.keys()
+    expressions: dict[str, Expression] = {}
+    for name, text in sorted(formulas.items()):
+        if name in known:
+            problems.add(("derive", name), "a declared variable has this name; choose another")
+        elif is_glob(name):
+            problems.add(("derive", name), "a derived name has no *; write one name")
+        else:
+            try:
+                expressions[name] = parse_expression(text, numbers, factors)
+            except ExpressionError as error:
+                problems.add_expression(("derive", name), error)
+    variables: dict[str, Variable] = {}
+    waiting = dict(expressions)
+    while ready := sorted(name for name, tree in waiting.items() if names_in(tree) <= ranges.keys()):
+        for name in ready:
+            lower, upper = _range_of(name, waiting.pop(name), ranges, problems)
+            ranges[name] = (lower, upper)
+            variables[name] = Number(name, "derived", lower, upper)
+    if waiting and expressions.keys() == formulas.keys():
+        for name in sorted(waiting):
+            problems.add(
+                ("derive", name), "derived from itself, directly or through others; break the circle"
+            )
+    return expressions, variables
+
+
+def _range_of(
+    name: str, expression: Expression, ranges: Mapping[str, tuple[float, float]], problems: Problems
+) -> tuple[float, float]:
+    path = ("derive", name)
+    try:
+        lower, upper = interval(expression, ranges)
+    except ExpressionError as error:
+        problems.add_expression(path, error)
+    else:
+        if lower < upper:
+            return lower, upper
+        problems.add(path, "has the same value for everybody; use a variable in it")
+    return 1.0, 2.0  # stands in, so that the variables derived from this one are checked too

@@ -1,0 +1,226 @@
+"""From a frozen study to the plan of its round, and between a study's statistics and the round's vector.
+
+All one-round analyses of a study travel in one vector: the number of people first, then every block of every analysis in
+the order of the study. The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with
+``2**(62 - bits) `` levels, ``bits`` being the length of max_participants, even max_participants people at the bound stay
+inside the signed 64-bit range. Both daemons build the plan from the signed bytes and compare its digest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.crypto.errors import StudyFileError
+from cohortsum.protocol.bounds import Protection, allowed_sizes, broken_bound
+from cohortsum.protocol.plan import PlannedBlock, RoundPlan
+from cohortsum.protocol.roster import Roster
+from cohortsum.study.batch import Batch
+from cohortsum.study.cohort import Cohort
+from cohortsum.study.definition import (
+    AnalysisSpec,
+    Condition,
+    FrozenStudy,
+    HistogramSpec,
+    RegressionSpec,
+    SummarySpec,
+    holds,
+    write_term,
+)
+from cohortsum.study.results import Table
+from cohortsum.study.statistics.histogram import Histogram
+from cohortsum.study.statistics.interface import Statistic, merge
+from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.units import Where, level_name
+
+PEOPLE = PlannedBlock("people", 1, 1, "person", ())
+"""The first block of every round: how many people of the cohort the sites hold."""
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """A study, its statistics and the plan of its round.
+
+    Attributes:
+        study: the frozen study.
+        cohort: who is in it.
+        statistics: the analyses in the order of the study.
+        round: what the protocol needs to know.
+    """
+
+    study: FrozenStudy
+    cohort: Cohort
+    statistics: tuple[Statistic, ...]
+    round: RoundPlan
+
+    def contribution(
+        self, batches: Iterable[Batch], blocks: Sequence[PlannedBlock], supplied: frozenset[str]
+    ) -> tuple[int, Integers]:
+        """Return the people of this site and its values of ``blocks``, zeros where it does not supply one.
+
+        Args:
+            batches: raw values, one entry per person.
+            blocks: the blocks that travel, as the round fixed them.
+            supplied: the items this site signed.
+        """
+        travelling = {block.name for block in blocks}
+        asked = [
+            statistic
+            for statistic in self.statistics
+            if any(block.name in travelling for block in statistic.layout())
+        ]
+        people = 0
+        states = [statistic.accumulate(_empty(self.study)) for statistic in asked]
+        for raw in batches:
+            batch = self.cohort.prepare(raw)
+            people += batch.people
+            states = [
+                merge([state, statistic.accumulate(batch)])
+                for statistic, state in zip(asked, states, strict=True)
+            ]
+        values: dict[str, Integers] = {PEOPLE.name: np.array([people], dtype=np.int64)}
+        for statistic, state in zip(asked, states, strict=True):
+            values |= statistic.contribute(state)
+        parts = [
+            values[block.name] if _supplies(block, supplied) else np.zeros(block.size, dtype=np.int64)
+            for block in blocks
+        ]
+        return people, np.concatenate(parts)
+
+    def supply(self, batches: Iterable[Batch], floor: int) -> tuple[int, frozenset[str]]:
+        """Return the people of the cohort at this site and the items it supplies.
+
+        A variable is supplied if at least ``floor`` people of the cohort have a value, a level if one person has it.
+        """
+        people = 0
+        having: dict[str, int] = {}
+        for raw in batches:
+            batch = self.cohort.prepare(raw)
+            people += batch.people
+            for name, numbers in batch.numbers.items():
+                having[name] = having.get(name, 0) + int(np.count_nonzero(~np.isnan(numbers)))
+            for name, factor in self.study.factors.items():
+                levels = batch.levels.get(name)
+                for position, level in enumerate(factor.levels if levels is not None else ()):
+                    item = level_name(factor, level)
+                    having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
+        least = {name: max(1, floor) for name in self.study.numbers}
+        supplied = {item for item, count in having.items() if count >= least.get(item, 1)}
+        return people, frozenset(supplied & set(self.round.items))
+
+    def finish(self, blocks: Sequence[PlannedBlock], values: Integers) -> tuple[Table, ...]:
+        """Return the tables of every analysis from the opened sums of ``blocks``."""
+        sums: dict[str, Integers] = {}
+        start = 0
+        for block in blocks:
+            sums[block.name] = values[start : start + block.size]
+            start += block.size
+        return tuple(table for statistic in self.statistics for table in statistic.finish(sums))
+
+
+def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
+    """Return the plan of a study under a roster.
+
+    Raises:
+        StudyFileError: the study names another roster version, or no number of its sites keeps the bounds.
+        ConfigurationError: a sum could wrap.
+    """
+    if study.roster != roster.version:
+        raise StudyFileError(
+            f"study {study.study}: written for roster version {study.roster}, this is version {roster.version}; "
+            "use that roster or change the field 'roster'"
+        )
+    protection = protection_of(study)
+    invited = len(roster.sites)
+    if not allowed_sizes(invited, protection):
+        raise StudyFileError(
+            f"study {study.study}: no round can run with {invited} invited sites; {broken_bound(invited, protection)}; "
+            "change min_sites, max_colluding_sites or min_honest_inputs under 'protection', or invite more sites"
+        )
+    statistics = tuple(statistic_of(study, spec) for spec in study.analyses.values())
+    blocks = tuple(
+        PlannedBlock(
+            block.name, block.size, int(block.bound * 2**block.fraction_bits), block.per, block.supply
+        )
+        for statistic in statistics
+        for block in statistic.layout()
+    )
+    items = sorted({item for block in blocks for group in block.supply for item in group})
+    return StudyPlan(
+        study,
+        Cohort(study),
+        statistics,
+        RoundPlan(
+            study.digest, roster.digest, study.epoch, invited, protection, (PEOPLE, *blocks), tuple(items)
+        ),
+    )
+
+
+def protection_of(study: FrozenStudy) -> Protection:
+    """Return the study's thresholds as the protocol takes them."""
+    written = study.protection
+    return Protection(
+        min_sites=written.min_sites,
+        min_participants=written.min_participants,
+        max_participants=written.max_participants,
+        min_participants_per_site=written.min_participants_per_site,
+        max_colluding_sites=written.max_colluding_sites,
+        min_honest_inputs=written.min_honest_inputs,
+        max_attempts=written.max_attempts,
+    )
+
+
+def fraction_bits(max_participants: int) -> int:
+    """Return the bits behind the binary point of the finest grid on which max_participants values of 1 cannot wrap."""
+    return 62 - max_participants.bit_length()
+
+
+def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
+    """Return the statistic behind one analysis of a study."""
+    bits = fraction_bits(study.protection.max_participants)
+    where = None if spec.where is None else _subgroup(study, spec.where)
+    numbers, factors = study.numbers, study.factors
+    match spec:
+        case SummarySpec():
+            variables = tuple(numbers[name] for name in spec.variables)
+            return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
+        case HistogramSpec():
+            return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
+        case RegressionSpec():
+            report = spec.report
+            return Regression(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                missing=spec.missing,
+                fraction_bits=bits,
+                effect=None if report is None else report.effect,
+                correction="none" if report is None else report.correction,
+                contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
+                tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
+                where=where,
+            )
+
+
+def _subgroup(study: FrozenStudy, condition: Condition) -> Where:
+    def where(batch: Batch) -> NDArray[np.bool_]:
+        return holds(condition, batch, study.factors)
+
+    return where
+
+
+def _supplies(block: PlannedBlock, supplied: frozenset[str]) -> bool:
+    return not block.supply or block.supply[0] <= supplied
+
+
+def _empty(study: FrozenStudy) -> Batch:
+    """Return a prepared batch of nobody, whose state is the zero state of every statistic."""
+    numbers: Mapping[str, NDArray[np.float64]] = {name: np.empty(0) for name in study.numbers}
+    levels: Mapping[str, NDArray[np.int16]] = {name: np.empty(0, dtype=np.int16) for name in study.factors}
+    return Batch(0, numbers, levels)

@@ -1,0 +1,153 @@
+"""Sums of products over people, for many outcomes at once.
+
+For every outcome and over the people who have it (or who have all outcomes): n, the sums of x, xx', y, xy and yy, where x
+are the normalised columns of a design and y is a normalised outcome. All values lie in [-1, 1], so the sums are taken
+about the public centres and lose little when they are centred later.
+
+Two ways to add:
+
+- ``floating`` keeps float64 sums, formed by matrix products; right to about ``n * 2**-50`` per entry. A site centres
+  them and rounds once.
+- ``exact`` rounds every person's product to the grid and adds integers, so batches, sites and order cannot change a
+  digit. Matrix products stay usable: a grid value is split into two halves that float64 adds without rounding.
+
+People go through in slices, so memory does not grow with people times outcomes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.study.batch import Batch
+from cohortsum.study.statistics.design import Design
+from cohortsum.study.statistics.interface import to_grid
+from cohortsum.study.statistics.units import Where, clipped, normalised, selected
+from cohortsum.study.variables import Number
+
+CELLS = 2**22
+"""Entries of one slice, people times outcomes: 32 MB of float64."""
+MOST_PEOPLE = 2**13
+"""People of one slice: 2**13 values below 2**39 add to less than 2**53, so float64 adds them exactly."""
+HALF_BITS = 24
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some people who have every covariate.
+
+    Attributes:
+        x: (people, columns) float64.
+        y: (outcomes, people) float64; 0 where the person does not count for the outcome.
+        counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them.
+        levels: (people,) int16, level of the effect; 0 for everybody without one.
+    """
+
+    x: Floats
+    y: Floats
+    counted: Floats
+    levels: NDArray[np.int16]
+
+
+def slices(
+    batch: Batch,
+    design: Design,
+    outcomes: tuple[Number, ...],
+    effect: str | None,
+    complete: bool,
+    where: Where | None,
+) -> Iterator[Slice]:
+    """Cut the people of ``batch`` who have every covariate into slices of bounded size; at least one, maybe empty."""
+    people = selected(batch, where)
+    x = design.values(batch, people)
+    known = ~np.isnan(x).any(axis=1)
+    people, x = people[known], x[known]
+    levels = np.zeros(batch.people, np.int16) if effect is None else batch.levels[effect]
+    step = max(1, min(MOST_PEOPLE, CELLS // len(outcomes)))
+    for start in range(0, max(len(people), 1), step):
+        part = people[start : start + step]
+        y = np.empty((len(outcomes), len(part)))
+        for row, outcome in enumerate(outcomes):
+            y[row] = normalised(clipped(batch, outcome, part), outcome.middle, outcome.half_width)
+        counted = ~np.isnan(y)
+        if complete:
+            counted = np.logical_and.reduce(counted, axis=0, keepdims=True)
+        y[~np.broadcast_to(counted, y.shape)] = 0.0
+        yield Slice(x[start : start + step], y, counted.astype(np.float64), levels[part])
+
+
+def people_by_level(part: Slice, levels: int) -> Integers:
+    """Return the people that count and how many of them are at each level, (groups, 1 + levels) int64."""
+    at_level = np.equal.outer(part.levels, np.arange(levels)).astype(np.float64)
+    everybody = np.ones((len(part.levels), 1))
+    return (part.counted @ np.hstack((everybody, at_level))).astype(np.int64)
+
+
+def floating(part: Slice) -> dict[str, Floats]:
+    """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy."""
+    return {
+        "x": part.counted @ part.x,
+        "xx": part.counted @ pairs(part.x),
+        "y": part.y.sum(axis=1),
+        "xy": part.y @ part.x,
+        "yy": np.einsum("ij,ij->i", part.y, part.y),
+    }
+
+
+def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
+    """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy."""
+
+    def total(products: Floats) -> Integers:
+        summed: Integers = to_grid(products, fraction_bits).sum(axis=1)
+        return summed
+
+    return {
+        "x": _exact_product(part.counted, to_grid(part.x, fraction_bits)),
+        "xx": _exact_product(part.counted, to_grid(pairs(part.x), fraction_bits)),
+        "y": total(part.y),
+        "xy": np.column_stack([total(part.y * column) for column in part.x.T]),
+        "yy": total(part.y * part.y),
+    }
+
+
+def pairs(x: Floats) -> Floats:
+    """Return the products of every two columns, (people, p (p + 1) / 2), in the order of `symmetric`."""
+    first, second = np.triu_indices(x.shape[1])
+    return x[:, first] * x[:, second]
+
+
+def symmetric(triangle: Floats, size: int) -> Floats:
+    """Return the symmetric (size, size) matrix whose upper triangle, row by row, is ``triangle``."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = triangle
+    return matrix + np.triu(matrix, 1).T
+
+
+def centred(people: Integers, sums: dict[str, Floats]) -> dict[str, Floats]:
+    """Return xx, xy and yy about the means of the people, kept within the bound of one unit per person.
+
+    Args:
+        people: (groups,) int64; groups without people give zeros.
+        sums: float64 sums as `floating` returns them.
+    """
+    n = np.maximum(people, 1)[:, np.newaxis].astype(np.float64)
+    x, y = sums["x"], sums["y"][:, np.newaxis]
+    limit = people[:, np.newaxis].astype(np.float64)
+    return {
+        "xx": np.clip(sums["xx"] - pairs(x) / n, -limit, limit),
+        "xy": np.clip(sums["xy"] - y * x / n, -limit, limit),
+        "yy": np.clip(sums["yy"][:, np.newaxis] - y * y / n, -limit, limit),
+    }
+
+
+def _exact_product(counted: Floats, grid: Integers) -> Integers:
+    """Return ``counted @ grid`` exactly, for 0/1 weights of at most `MOST_PEOPLE` people."""
+    high = grid >> HALF_BITS  # floor, so that low is never negative
+    low = grid - (high << HALF_BITS)
+    product_high = (counted @ high.astype(np.float64)).astype(np.int64)
+    product_low = (counted @ low.astype(np.float64)).astype(np.int64)
+    return (product_high << HALF_BITS) + product_low

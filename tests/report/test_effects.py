@@ -1,0 +1,125 @@
+"""Effects are read as they stand; names mean what FreeSurfer and ENIGMA mean by them."""
+
+import csv
+
+import pytest
+from tests.report.example import TERM, THICKNESS, absent_row, age_row, effect_row, regression, thickness_table
+
+from cohortsum.report.anatomy import DESIKAN_KILLIANY, read_name
+from cohortsum.report.effects import effect_terms, read_effects
+from cohortsum.report.enigma import COLUMNS, to_enigma_csv
+from cohortsum.report.tables import from_csv, to_csv
+from cohortsum.study.results import NO_DATA, Absent, Status, Table
+from cohortsum.study.statistics.regression_tables import COEFFICIENT_COLUMNS
+
+PLAIN = Table(
+    "labs",
+    "regression",
+    COEFFICIENT_COLUMNS,
+    (
+        ("hdl", "intercept", 1.0, 0.1, 10.0, 1e-9, 0.8, 1.2, 90, 88, "ok"),
+        ("hdl", "age", 0.5, 0.1, 5.0, 0.01, 0.3, 0.7, 90, 88, "ok"),
+    ),
+)
+
+
+def test_the_effect_asked_for_is_the_only_term_with_an_effect() -> None:
+    table = thickness_table()
+    assert effect_terms(table) == (TERM,)
+    assert effect_terms(from_csv(to_csv(table), "thickness", "regression")) == (TERM,)
+
+
+def test_the_effect_keeps_its_term_when_no_outcome_was_estimated() -> None:
+    row = ("hdl", TERM, *(NO_DATA,) * 6, 0, NO_DATA, "too few sites", *(NO_DATA,) * 7)
+    assert effect_terms(regression(row, age_row("hdl"))) == (TERM,)
+
+
+def test_without_an_effect_every_term_but_the_intercept_counts() -> None:
+    assert effect_terms(PLAIN) == ("age",)
+    effects = read_effects(PLAIN, "age")
+    assert (effects.measure, effects.corrected) == ("b", False)
+    assert effects.rows[0].interval == (0.3, 0.5, 0.7)
+    assert effects.p(effects.rows[0]) == 0.01
+
+
+def test_effects_are_cohens_d_with_corrected_p() -> None:
+    effects = read_effects(thickness_table(), TERM)
+    assert (effects.measure, effects.corrected, len(effects.rows)) == ("d", True, 68)
+    first = effects.rows[0]
+    assert first.interval == pytest.approx((-0.298, -0.2, -0.102))
+    assert effects.p(first) == 0.001
+    assert effects.significant(first, 0.05)
+    assert not effects.significant(first, 0.001)
+
+
+def test_an_absent_effect_has_no_number_and_is_never_significant() -> None:
+    effects = read_effects(regression(effect_row("a", 0.1, 0.01), absent_row("b")), TERM)
+    absent = effects.rows[1]
+    assert absent.interval is None
+    assert absent.estimate == NO_DATA
+    assert absent.reason == "constant, not estimated"
+    assert not effects.significant(absent, 1.1)
+
+
+def test_a_missing_corrected_p_is_not_replaced_by_the_uncorrected_one() -> None:
+    row = list(effect_row("b", 0.3, 0.01))
+    row[15] = Absent("no data")
+    effects = read_effects(regression(effect_row("a", 0.1, 0.01), tuple(row)), TERM)
+    assert effects.rows[1].p == 0.0025
+    assert not effects.significant(effects.rows[1], 0.05)
+
+
+def test_a_term_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no row of term 'dx\[adhd\]'"):
+        read_effects(thickness_table(), "dx[adhd]")
+
+
+@pytest.mark.parametrize(
+    ("name", "hemisphere", "label", "enigma"),
+    [
+        ("lh_bankssts_thickness", "left", "banks of superior temporal sulcus", "L_bankssts"),
+        ("rh_isthmuscingulate_area", "right", "isthmus cingulate", "R_isthmuscingulate"),
+        ("rh_G&S_frontomargin_thickness", "right", "G&S_frontomargin", "R_G&S_frontomargin"),
+        ("LAB_TSC", None, "LAB_TSC", "LAB_TSC"),
+        ("lh_bankssts", None, "lh_bankssts", "lh_bankssts"),
+        ("lh__thickness", None, "lh__thickness", "lh__thickness"),
+        ("lh_thickness", None, "lh_thickness", "lh_thickness"),
+        ("mean_bmi_volume", None, "mean_bmi_volume", "mean_bmi_volume"),
+    ],
+)
+def test_names_are_read_or_left_alone(name: str, hemisphere: str | None, label: str, enigma: str) -> None:
+    read = read_name(name)
+    assert (read.hemisphere, read.label, read.enigma) == (hemisphere, label, enigma)
+
+
+def test_the_atlas_has_34_regions_with_their_own_labels() -> None:
+    assert len(DESIKAN_KILLIANY) == 34
+    assert len({region.label for region in DESIKAN_KILLIANY.values()}) == 34
+
+
+def test_the_enigma_table_has_the_toolbox_columns_and_names() -> None:
+    header, *rows = csv.reader(to_enigma_csv(thickness_table(), TERM, "asd-open_autism").splitlines())
+    assert header == ["CorticalThickness", *COLUMNS]
+    assert (
+        " ".join(header[1:]) == "Structure d_icv se_icv low_ci_icv up_ci_icv n_controls n_patients pobs fdr_p"
+    )
+    assert len(rows) == len(THICKNESS)
+    assert {row[0] for row in rows} == {"asd-open_autism"}
+    estimates = ["-0.2", "0.05", "-0.29800000000000004", "-0.10200000000000001"]
+    assert rows[0][1:] == ["L_bankssts", *estimates, "750", "650", "0.00025", "0.001"]
+    assert rows[34][1] == "R_bankssts"
+
+
+def test_an_absent_effect_is_empty_in_the_enigma_table() -> None:
+    table = regression(absent_row("lh_fusiform_thickness", Status.ALL_MISSING))
+    table = Table(
+        table.analysis, table.kind, table.columns, (*table.rows, effect_row("lh_cuneus_area", 0.1, 1.0))
+    )
+    header, row, _ = to_enigma_csv(table, TERM, "x").splitlines()
+    assert header.startswith("Measure,Structure,")
+    assert row == "x,L_fusiform,,,,,750,650,,"
+
+
+def test_an_enigma_table_needs_cohens_d() -> None:
+    with pytest.raises(ValueError, match="has no Cohen's d"):
+        to_enigma_csv(PLAIN, "age", "x")
