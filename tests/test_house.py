@@ -26,7 +26,8 @@ def test_every_room_is_typed(room: str) -> None:
 def test_no_weak_randomness_and_no_foreign_decoding(room: str) -> None:
     """Masks, shares and keys come from the system's generator; bytes of others are never unpickled or evaluated."""
     forbidden = re.compile(
-        r"^\s*(import random|from random)|numpy\.random|np\.random|import pickle|pickle\.loads?|\beval\(|\bexec\(|yaml\.load\(", re.M
+        r"^\s*(import random|from random)|numpy\.random|np\.random|import pickle|pickle\.loads?|\beval\(|\bexec\(|yaml\.load\(",
+        re.M,
     )
     for path in (ROOT / room).rglob("*.py"):
         found = forbidden.search(path.read_text(encoding="utf-8"))

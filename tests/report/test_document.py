@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.report.example import document, thickness_table
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.report.document import (
@@ -21,6 +20,7 @@ from cohortsum.report.document import (
     to_json,
 )
 from cohortsum.study.results import Absent, Cell, Status, Table
+from tests.report.example import document, thickness_table
 
 cells = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -3,7 +3,6 @@
 import csv
 
 import pytest
-from tests.report.example import TERM, THICKNESS, absent_row, age_row, effect_row, regression, thickness_table
 
 from cohortsum.report.anatomy import DESIKAN_KILLIANY, read_name
 from cohortsum.report.effects import effect_terms, read_effects
@@ -11,6 +10,7 @@ from cohortsum.report.enigma import COLUMNS, to_enigma_csv
 from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.results import NO_DATA, Absent, Status, Table
 from cohortsum.study.statistics.regression_tables import COEFFICIENT_COLUMNS
+from tests.report.example import TERM, THICKNESS, absent_row, age_row, effect_row, regression, thickness_table
 
 PLAIN = Table(
     "labs",

@@ -12,12 +12,12 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from tests.report.example import TERM, THICKNESS, absent_row, effect_row, regression, thickness_table
 
 from cohortsum.report.anatomy import read_name
 from cohortsum.report.effects import Effects, read_effects
 from cohortsum.report.forest import Caption, Forest, compose, draw_forest, fixed_settings
 from cohortsum.study.results import Status, Table
+from tests.report.example import TERM, THICKNESS, absent_row, effect_row, regression, thickness_table
 
 CAPTION = Caption(
     title="Cortical thickness in autism",

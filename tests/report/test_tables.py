@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.example import TERM, absent_row, effect_row, regression, thickness_table
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.report.tables import NUMBER_COLUMNS, from_csv, to_csv
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from tests.report.example import TERM, absent_row, effect_row, regression, thickness_table
 
 COLUMNS = ("variable", "dx", "n", "missing", "mean", "sd", "mean_noise_se", "status")
 numbers = st.one_of(

@@ -1,10 +1,9 @@
 """Terminal text: aligned, short, and honest about what is not there."""
 
-from tests.report.example import TERM, absent_row, age_row, effect_row, regression, thickness_table
-
 from cohortsum.report.effects import read_effects
 from cohortsum.report.text import digits, render, text_table, top_effects
 from cohortsum.study.results import NO_DATA, Status, Table
+from tests.report.example import TERM, absent_row, age_row, effect_row, regression, thickness_table
 
 EFFECTS = read_effects(
     regression(

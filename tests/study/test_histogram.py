@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.study.pooled import federate, floats, needs_data, read_columns, split
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.variables import Number
+from tests.study.pooled import federate, floats, needs_data, read_columns, split
 
 AGE = Number("age", "years", 5.0, 65.0)
 

@@ -15,6 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from cohortsum.crypto.errors import StudyFileError
+from cohortsum.study.batch import Batch
+from cohortsum.study.results import Absent, Table
+from cohortsum.study.statistics.design import build_design
+from cohortsum.study.statistics.distributions import false_discovery
+from cohortsum.study.statistics.estimates import estimate
+from cohortsum.study.statistics.opening import opened
+from cohortsum.study.statistics.products import centred
+from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.regression_tables import Request, tables
+from cohortsum.study.variables import Factor, Number, Variable
 from tests.study.pooled import (
     BITS,
     DATA,
@@ -32,18 +44,6 @@ from tests.study.pooled import (
     slice_of,
     split,
 )
-
-from cohortsum.crypto.errors import StudyFileError
-from cohortsum.study.batch import Batch
-from cohortsum.study.results import Absent, Table
-from cohortsum.study.statistics.design import build_design
-from cohortsum.study.statistics.distributions import false_discovery
-from cohortsum.study.statistics.estimates import estimate
-from cohortsum.study.statistics.opening import opened
-from cohortsum.study.statistics.products import centred
-from cohortsum.study.statistics.regression import Regression
-from cohortsum.study.statistics.regression_tables import Request, tables
-from cohortsum.study.variables import Factor, Number, Variable
 
 TIGHT = 1e-9
 DX = Factor("dx", ("control", "autism", "other"))

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.study.pooled import BITS, DATA, federate, floats, needs_data, number, read_columns, row, split
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Absent
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor, Number
+from tests.study.pooled import BITS, DATA, federate, floats, needs_data, number, read_columns, row, split
 
 LENGTH = Number("length", "mm", -3.0, 7.0)
 DX = Factor("dx", ("control", "autism"))

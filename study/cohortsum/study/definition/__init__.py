@@ -1,5 +1,6 @@
 """The study definition: the file a statistician writes, checked, frozen and fingerprinted."""
 
+from cohortsum.study.definition.consortium import load_roster
 from cohortsum.study.definition.evaluation import holds
 from cohortsum.study.definition.expressions import Condition, Expression
 from cohortsum.study.definition.freezing import freeze, parse_canonical
@@ -35,6 +36,7 @@ __all__ = [
     "coefficient_names",
     "freeze",
     "holds",
+    "load_roster",
     "load_study",
     "parse_canonical",
     "refuse_unbuilt",

@@ -1,0 +1,67 @@
+"""What a consortium's operator writes to run the coordinator: ``coordinator.yaml``.
+
+Paths are relative to the file. Unknown keys are refused.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cohortsum.crypto.errors import ConfigurationError
+
+
+class CoordinatorConfig(BaseModel):
+    """Settings of one coordinator.
+
+    Attributes:
+        roster: signed roster file, ``consortium.yaml``.
+        roster_signature: its detached signature, hex.
+        operator_key: the operator's Ed25519 public key, hex.
+        identity: the coordinator's id in the roster.
+        identity_key: file with the coordinator's private identity key, hex.
+        study: the signed study, JSON as `cohortsum` writes it.
+        listen: host and port; port 0 picks a free one.
+        store: SQLAlchemy URL.
+        spool: folder for uploads of open rounds.
+        results: folder that released results are written to.
+        gather_s: seconds to wait for the sites' answers to the study; the study's own by default.
+        grace_s: seconds to keep answering after the study has ended, so that every node hears of it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    roster: Path
+    roster_signature: Path
+    operator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    identity: str
+    identity_key: Path
+    study: Path
+    listen: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
+    store: str
+    spool: Path
+    results: Path
+    gather_s: Annotated[float, Field(gt=0)] | None = None
+    grace_s: Annotated[float, Field(ge=0)] = 5.0
+
+
+def load_coordinator_config(path: Path) -> CoordinatorConfig:
+    """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
+    try:
+        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = CoordinatorConfig.model_validate(held)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
+    except ValidationError as error:
+        faults = (
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)
+        )
+        raise ConfigurationError(f"{path.name}: " + "; ".join(faults)) from None
+    folder = path.parent
+    names = ("roster", "roster_signature", "identity_key", "study", "spool", "results")
+    return config.model_copy(update={name: folder / getattr(config, name) for name in names})

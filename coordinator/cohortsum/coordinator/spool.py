@@ -1,0 +1,114 @@
+"""Uploads of an open round on disk, added only once their digest is known.
+
+Half an upload cannot be subtracted again, so every site's words go to a file of their own, encrypted under a key that
+lives in memory only (AES-256-CTR; the digest the site signed is what authenticates them). The sum is formed chunk by
+chunk: memory holds one accumulator and one chunk, however many sites there are.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.protocol.masking import Hasher, words_hasher
+
+CHUNK_BYTES = 256 * 1024
+WORD_BYTES = 8
+
+
+class Upload:
+    """One site's upload while it comes in.
+
+    Args:
+        path: where it goes; an earlier unfinished upload of the site is replaced.
+        length: how many words it must have.
+        key: the spool's key.
+    """
+
+    def __init__(self, path: Path, length: int, key: SecretBytes) -> None:
+        self._file = path.open("wb")
+        self._left = length * WORD_BYTES
+        self._hasher: Hasher = words_hasher(self._left)
+        nonce = secrets.token_bytes(16)
+        self._file.write(nonce)
+        self._cipher = _stream(key, nonce)
+
+    def add(self, words: bytes) -> None:
+        """Take in the next chunk; raises RemoteProtocolError (U1) for more than was announced by the plan."""
+        self._left -= len(words)
+        if self._left < 0:
+            raise RemoteProtocolError("U1", "an upload longer than the plan's vector")
+        self._hasher.update(words)
+        self._file.write(self._cipher.update(words))
+
+    def finish(self) -> bytes:
+        """Return the digest of the whole upload; raises RemoteProtocolError (U1) if it is short."""
+        self._file.close()
+        if self._left:
+            raise RemoteProtocolError("U1", "an upload shorter than the plan's vector")
+        return self._hasher.digest()
+
+    def abandon(self) -> None:
+        """Close an upload that will not be finished."""
+        self._file.close()
+
+
+class Spool:
+    """The uploads of one round.
+
+    Args:
+        folder: made if need be; holds nothing else.
+        length: data words per site.
+    """
+
+    def __init__(self, folder: Path, length: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._length = length
+        self._key = SecretBytes(secrets.token_bytes(32), "spool key")
+
+    def receive(self, site: int) -> Upload:
+        """Begin the upload of a site, by roster index."""
+        return Upload(self._path(site), self._length, self._key)
+
+    def sum(self, sites: Sequence[int]) -> Vector:
+        """Return the sum modulo 2**64 of the finished uploads of ``sites``."""
+        total = np.zeros(self._length, dtype=np.uint64)
+        for site in sites:
+            start = 0
+            for chunk in self._chunks(site):
+                words = np.frombuffer(chunk, dtype="<u8")
+                total[start : start + len(words)] += words
+                start += len(words)
+        return total
+
+    def keep_only(self, sites: Sequence[int]) -> None:
+        """Wipe the uploads of everyone else."""
+        kept = {self._path(site) for site in sites}
+        for path in self._folder.iterdir():
+            if path not in kept:
+                path.unlink()
+
+    def wipe(self) -> None:
+        """Wipe every upload and forget the key, without which nothing that is left on disk can be read."""
+        self.keep_only(())
+        self._folder.rmdir()
+        self._key.wipe()
+
+    def _path(self, site: int) -> Path:
+        return self._folder / f"{site}.words"
+
+    def _chunks(self, site: int) -> Iterator[bytes]:
+        with self._path(site).open("rb") as file:
+            stream = _stream(self._key, file.read(16))
+            while chunk := file.read(CHUNK_BYTES):
+                yield stream.update(chunk)
+
+
+def _stream(key: SecretBytes, nonce: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(key.reveal()), modes.CTR(nonce)).encryptor()

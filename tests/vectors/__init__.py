@@ -1,0 +1,1 @@
+"""Test vectors with their origin; see README.md."""
