@@ -27,6 +27,7 @@ class CoordinatorConfig(BaseModel):
         spool: folder for uploads of open rounds.
         results: folder that released results are written to.
         gather_s: seconds to wait for the sites' answers to the study; the study's own by default.
+        step_max_s: seconds that a step with named survivors waits at most; the study's own by default.
         grace_s: seconds to keep answering after the study has ended, so that every node hears of it.
     """
 
@@ -43,6 +44,7 @@ class CoordinatorConfig(BaseModel):
     spool: Path
     results: Path
     gather_s: Annotated[float, Field(gt=0)] | None = None
+    step_max_s: Annotated[float, Field(gt=0)] | None = None
     grace_s: Annotated[float, Field(ge=0)] = 5.0
 
 

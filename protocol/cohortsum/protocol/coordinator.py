@@ -41,6 +41,7 @@ from cohortsum.protocol.effects import (
     CoordinatorEffect,
     Deliver,
     DiscardUploads,
+    MessageTaken,
 )
 from cohortsum.protocol.envelope import authenticate, open_any
 from cohortsum.protocol.masking import removal_keys, signed, words_to_bytes
@@ -100,6 +101,7 @@ class CoordinatorRound:
             key, plan.study_digest, plan.roster_digest, plan.epoch, approvals, setup.bound_survivors
         )
         self._received: dict[tuple[Kind, str], bytes] = {}
+        self._late: str | None = None
 
     @property
     def step(self) -> str | None:
@@ -132,18 +134,25 @@ class CoordinatorRound:
             return (Audit(error.check, envelope.sender, error.message),)
         self._received[envelope.kind, identity.id] = received
         self.state = state
-        return effects + self._advance(deadline=False)
+        return (MessageTaken(envelope), *effects, *self._advance())
 
     def uploaded(self, site: int, data_digest: bytes) -> Effects:
         """Note that the edge has spooled the data words of a site, ``length`` of them with this digest."""
         if not isinstance(self.state, Masking) or site not in self.state.u2.dealings:
             return (Audit("R2", str(site), "an upload that is not awaited"),)
         self.state = replace(self.state, uploads={**self.state.uploads, site: data_digest})
-        return self._advance(deadline=False)
+        return self._advance()
 
-    def deadline_passed(self, step: str) -> Effects:
-        """Go on with who is there, or abort; a deadline of an earlier step changes nothing."""
-        return self._advance(deadline=True) if step == self.step else ()
+    def deadline_passed(self, step: str, final: bool = True) -> Effects:
+        """Go on with who is there, or abort; a deadline of an earlier step changes nothing.
+
+        A deadline that is not final aborts nothing once a survivor set is named, because the sites still hold the
+        secrets that could open it: the step then goes on as soon as enough sites have answered.
+        """
+        if step != self.step:
+            return ()
+        self._late = step
+        return self._advance(final or not isinstance(self.state, Agreeing | OpeningGate | OpeningData))
 
     def combined(self, words: Vector) -> Effects:
         """Check and publish the opened words that the edge computed."""
@@ -197,8 +206,8 @@ class CoordinatorRound:
             case _:
                 raise RemoteProtocolError("M4", f"{envelope.kind.name} is not expected now")
 
-    def _advance(self, deadline: bool) -> Effects:
-        state = self.state
+    def _advance(self, may_abort: bool = False) -> Effects:
+        state, deadline = self.state, self._late is not None and self._late == self.step
         match state:
             case Advertising():
                 ready = state.adverts.keys() == self.setup.approvals.keys()
@@ -224,7 +233,7 @@ class CoordinatorRound:
                     return self._to_combining(state)
             case Combining() | Opened() | Aborted():
                 return ()
-        return self._abort(f"{self.step}: too few sites answered in time") if deadline else ()
+        return self._abort(f"{self.step}: too few sites answered in time") if may_abort else ()
 
     def _to_sharing(self, state: Advertising) -> Effects:
         n = len(state.adverts)

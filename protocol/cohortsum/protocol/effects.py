@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cohortsum.crypto.masks import Vector
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.masking import MaskKeys
-from cohortsum.protocol.messages import Packet
+from cohortsum.protocol.messages import Envelope, Packet
 from cohortsum.protocol.plan import PlannedBlock
 
 
@@ -83,6 +83,13 @@ SiteEffect = Record | Send | Contribute | RoundOver
 
 
 @dataclass(frozen=True, slots=True)
+class MessageTaken:
+    """Record: a site's message had its effect; its digest is stored before anything that follows from it."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """A coordinator's packet for one site, by roster index."""
 
@@ -121,7 +128,7 @@ class Audit:
     sentence: str
 
 
-CoordinatorEffect = Deliver | AwaitStep | Combine | DiscardUploads | Audit
+CoordinatorEffect = MessageTaken | Deliver | AwaitStep | Combine | DiscardUploads | Audit
 
 Supplies = Mapping[int, frozenset[str]]
 """What every approving site supplies, by roster index."""

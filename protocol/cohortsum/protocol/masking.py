@@ -6,7 +6,7 @@ cancel; the self masks of survivors and their pair masks with dropouts stay, and
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,10 +87,18 @@ def removal_keys(
     return MaskKeys(tuple(plus), tuple(minus))
 
 
-def mask(values: NDArray[np.int64], keys: MaskKeys) -> Vector:
+class AddMasks(Protocol):
+    """`add_masks`, or a form of it that an edge spreads over its threads."""
+
+    def __call__(self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /) -> None:
+        """Add and subtract masks in place."""
+        ...
+
+
+def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_masks) -> Vector:
     """Return the masked words of one part; ``values`` is not changed."""
     words: Vector = values.astype(np.int64, copy=True).view(np.uint64)
-    add_masks(words, keys.plus, keys.minus)
+    add(words, keys.plus, keys.minus)
     return words
 
 

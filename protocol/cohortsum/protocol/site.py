@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import LocalProtocolError, PublicKeyError, RemoteProtocolError
+from cohortsum.crypto.masks import add_masks
 from cohortsum.crypto.sealing import seal
 from cohortsum.protocol import site_checks as checks
 from cohortsum.protocol.approvals import read_approvals
@@ -32,7 +33,7 @@ from cohortsum.protocol.effects import (
     SurvivorsSigned,
 )
 from cohortsum.protocol.envelope import open_any, open_envelope
-from cohortsum.protocol.masking import mask, site_keys, words_digest, words_to_bytes
+from cohortsum.protocol.masking import AddMasks, mask, site_keys, words_digest, words_to_bytes
 from cohortsum.protocol.messages import (
     Abort,
     Adverts,
@@ -91,10 +92,14 @@ class SiteRound:
     Args:
         setup: what the site brings.
         randomness: ``randomness(size) -> bytes`` from the system's generator.
+        add: how masks are added; an edge may spread it over threads.
     """
 
-    def __init__(self, setup: SiteSetup, randomness: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, setup: SiteSetup, randomness: Callable[[int], bytes], add: AddMasks = add_masks
+    ) -> None:
         self.setup = setup
+        self._add = add
         self.state: SiteState = Idle()
         self._randomness = randomness
         self._answers: dict[Kind, tuple[bytes, Effects]] = {}
@@ -156,6 +161,7 @@ class SiteRound:
                     self_mask_key(attempt.context, part, setup.index, attempt.seeds.element(part)),
                     pairs,
                 ),
+                self._add,
             )
             for part, vector in parts.items()
         }

@@ -1,0 +1,114 @@
+"""From an opened sum to the files a consortium reads: the typed document, one tidy table per analysis, the figures.
+
+Release does not exist in this version: a study that asks for checkers is refused beforehand, and the results of one that
+asks for none pass straight to ``released``, marked ``no checker``. Files are written into a temporary folder that takes
+the place of the results folder at the end, so that a reader never sees half a release.
+"""
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.protocol.roster import Roster
+from cohortsum.report.document import (
+    SCHEMA,
+    Participation,
+    Release,
+    ResultDocument,
+    RosterIdentity,
+    RoundIdentity,
+    StudyIdentity,
+    TableBlock,
+    Thresholds,
+    provenance,
+    to_json,
+)
+from cohortsum.report.effects import effect_terms, read_effects
+from cohortsum.report.enigma import to_enigma_csv
+from cohortsum.report.forest import Caption, draw_forest
+from cohortsum.report.tables import to_csv
+from cohortsum.study.planning import StudyPlan
+from cohortsum.study.results import Table
+
+
+def result_document(plan: StudyPlan, roster: Roster, key: RoundKey, opened: Opened) -> ResultDocument:
+    """Return the typed document of an opened sum."""
+    names = {index: str(site) for site, index in roster.sites.items()}
+    took_part = sorted(names[index] for index in opened.advertised)
+    survivors = sorted(names[index] for index in opened.survivors)
+    study, protection = plan.study, plan.round.protection
+    tables = plan.finish(opened.blocks, opened.values)
+    return ResultDocument(
+        schema=SCHEMA,
+        software=f"cohortsum {version('cohortsum')}",
+        study=StudyIdentity(
+            id=study.study,
+            title=study.title,
+            version=study.version,
+            digest=study.digest.hex(),
+            fingerprint=study.fingerprint,
+        ),
+        roster=RosterIdentity(version=roster.version, digest=roster.digest.hex()),
+        round=RoundIdentity(id=key.round_id.hex(), attempt=key.attempt),
+        epoch=study.epoch,
+        profile="open_data",
+        waivers=(),
+        noise="none",
+        release=Release(state="released", checker="no checker"),
+        sites=Participation(
+            took_part=tuple(took_part),
+            survivors=tuple(survivors),
+            dropouts=tuple(sorted(set(took_part) - set(survivors))),
+        ),
+        thresholds=Thresholds(
+            min_sites=protection.min_sites,
+            min_participants=protection.min_participants,
+            min_participants_per_site=protection.min_participants_per_site,
+            max_colluding_sites=protection.max_colluding_sites,
+            min_honest_inputs=protection.min_honest_inputs,
+        ),
+        tables=tuple(TableBlock.of(table) for table in tables),
+    )
+
+
+def write_release(folder: Path, document: ResultDocument) -> None:
+    """Write ``result.json``, ``results/*.csv`` and ``figures/*`` into ``folder``, whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = folder.with_name(f".{folder.name}.draft")
+    if draft.exists():
+        shutil.rmtree(draft)
+    (draft / "results").mkdir(parents=True)
+    (draft / "result.json").write_bytes(to_json(document))
+    for block in document.tables:
+        table = block.table()
+        (draft / "results" / f"{table.analysis}.csv").write_text(
+            to_csv(table), encoding="utf-8", newline="\n"
+        )
+        if table.kind == "regression":
+            _write_effects(draft, document, table)
+    if folder.exists():
+        shutil.rmtree(folder)
+    draft.rename(folder)
+
+
+def _write_effects(folder: Path, document: ResultDocument, table: Table) -> None:
+    for number, term in enumerate(effect_terms(table)):
+        effects = read_effects(table, term)
+        if not any(row.status == "ok" for row in effects.rows):
+            continue
+        name = table.analysis if number == 0 else f"{table.analysis}.{number + 1}"
+        caption = Caption(
+            title=document.study.title,
+            effect=term,
+            sites=len(document.sites.survivors),
+            footnote=provenance(document),
+        )
+        forest = draw_forest(effects, caption)
+        (folder / "figures").mkdir(exist_ok=True)
+        (folder / "figures" / f"{name}.svg").write_bytes(forest.svg)
+        (folder / "figures" / f"{name}.png").write_bytes(forest.png)
+        if effects.measure == "d":
+            text = to_enigma_csv(table, term, f"{document.study.id}_{name}")
+            (folder / "results" / f"{name}.enigma.csv").write_text(text, encoding="utf-8", newline="\n")

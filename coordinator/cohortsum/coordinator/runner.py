@@ -1,0 +1,343 @@
+"""One study from its first answer to its result: the edge around the coordinator's state machine.
+
+The runner gathers the sites' signed answers, runs attempts, keeps a mailbox per site, spools uploads, minds deadlines and
+writes every effective message to the store. Everything runs in one event loop; only the addition of uploads and the
+removal of masks go to worker threads.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from cohortsum.coordinator.publish import result_document, write_release
+from cohortsum.coordinator.spool import Spool, Upload
+from cohortsum.coordinator.store import AnswerRow, MessageRow, ResultRow, RoundRow, Store, StudyRow, now
+from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.parallel import add_masks_parallel
+from cohortsum.protocol.approvals import read_answer
+from cohortsum.protocol.codec import packet_to_bytes
+from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
+from cohortsum.protocol.coordinator import CoordinatorRound
+from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.effects import (
+    Audit,
+    AwaitStep,
+    Combine,
+    CoordinatorEffect,
+    Deliver,
+    DiscardUploads,
+    MessageTaken,
+)
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.roster import Roster
+from cohortsum.report.document import ResultDocument, to_json
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.planning import StudyPlan
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a study ended: with a released document, or with the public reason why there is none."""
+
+    document: ResultDocument | None
+    reason: str
+
+
+@dataclass
+class Mailbox:
+    """Packets for one site, numbered from 1; a condition wakes whoever waits for the next one."""
+
+    packets: list[Packet] = field(default_factory=list[Packet])
+
+
+class StudyRunner:
+    """Runs one study.
+
+    Args:
+        plan: the study's plan.
+        signed: the study as the statistician signed it.
+        roster: the roster it names.
+        signer: the coordinator's identity.
+        store: the durable store.
+        folder: where uploads are spooled.
+        results: where a release is written.
+        pool: threads for additions and masks.
+        gather_s: how long to wait for answers to the study.
+        step_max_s: how long a step with named survivors waits at most.
+    """
+
+    def __init__(
+        self,
+        plan: StudyPlan,
+        signed: SignedStudy,
+        roster: Roster,
+        signer: Signer,
+        store: Store,
+        folder: Path,
+        results: Path,
+        pool: Executor,
+        gather_s: float,
+        step_max_s: float,
+    ) -> None:
+        self.plan = plan
+        self.signed = signed
+        self.over = False
+        self._roster, self._signer, self._store = roster, signer, store
+        self._folder, self._results, self._pool, self._gather_s = folder, results, pool, gather_s
+        self._step_max_s = step_max_s
+        self._names = {index: str(site) for site, index in roster.sites.items()}
+        self._boxes = {index: Mailbox() for index in self._names}
+        self._changed = asyncio.Condition()
+        self._answers: dict[int, Envelope | None] = {}
+        self._machine: CoordinatorRound | None = None
+        self._spool: Spool | None = None
+        self._deadlines: list[asyncio.TimerHandle] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log = log.bind(study=plan.study.study)
+
+    async def run(self) -> Outcome:
+        """Gather answers, run attempts until one opens or none may follow, publish, and end the study."""
+        study = self.plan.study
+        with self._store.transaction() as session:
+            session.merge(
+                StudyRow(
+                    digest=study.digest.hex(),
+                    name=study.study,
+                    version=study.version,
+                    canonical=self.signed.canonical,
+                    statistician=self.signed.statistician,
+                    signature=self.signed.signature,
+                    state="gathering",
+                )
+            )
+        self._log.info("study.gathering", fingerprint=study.fingerprint, sites=len(self._names))
+        await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
+        outcome = await self._attempts()
+        with self._store.transaction() as session:
+            row = session.get_one(StudyRow, study.digest.hex())
+            row.state = "released" if outcome.document is not None else "ended"
+        self.over = True
+        await self._notify()
+        self._log.info("study.ended", released=outcome.document is not None, reason=outcome.reason)
+        return outcome
+
+    async def submit(self, packet: Packet) -> None:
+        """Take a site's packet; the sender was checked against its TLS identity. Raises RemoteProtocolError."""
+        if packet.envelope.kind in (Kind.APPROVAL, Kind.NOT_TAKING_PART):
+            await self._answer(packet)
+            return
+        machine = self._running(packet.envelope.context)
+        await self._apply(machine.receive(packet))
+
+    def begin_upload(self, site: int, context: bytes) -> Upload:
+        """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""
+        self._running(context)
+        if self._spool is None:
+            raise RemoteProtocolError("U2", "no upload is awaited")
+        return self._spool.receive(site)
+
+    async def end_upload(self, site: int, context: bytes, digest: bytes) -> None:
+        """Note a spooled upload."""
+        machine = self._running(context)
+        self._log.info("round.upload", site=self._names[site])
+        await self._apply(machine.uploaded(site, digest))
+
+    async def next_packet(self, site: int, after: int, wait_s: float) -> tuple[int, Packet | None]:
+        """Return number and packet that follow ``after`` for a site, or (0, None) if none comes in time."""
+        box = self._boxes[site].packets
+        await self._wait(lambda: len(box) > after or self.over, wait_s)
+        return (after + 1, box[after]) if len(box) > after else (0, None)
+
+    async def _answer(self, packet: Packet) -> None:
+        index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
+        if index in self._answers:
+            return
+        if self._machine is not None or self.over:
+            raise RemoteProtocolError("A1", "the answer comes too late: the round has begun")
+        if approval is not None and approval.profile != "open_data":
+            raise RemoteProtocolError("A2", "profiles other than open_data are not in this version")
+        with self._store.transaction() as session:
+            row = AnswerRow(
+                study=self.plan.study.digest.hex(),
+                site=self._names[index],
+                packet=packet_to_bytes(packet),
+                received=now(),
+            )
+            session.add(row)
+        self._answers[index] = packet.envelope if approval is not None else None
+        self._log.info("study.answer", site=self._names[index], taking_part=approval is not None)
+        await self._notify()
+
+    async def _attempts(self) -> Outcome:
+        approvals = {index: held for index, held in sorted(self._answers.items()) if held is not None}
+        least = self.plan.round.protection.min_sites
+        if len(approvals) < least:
+            return Outcome(None, f"{len(approvals)} sites take part, {least} are required")
+        bound: tuple[int, ...] = ()
+        outcome = Outcome(None, "no attempt was made")
+        for attempt in range(1, self.plan.round.protection.max_attempts + 1):
+            members = {index: held for index, held in approvals.items() if not bound or index in bound}
+            key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, attempt)
+            outcome, survivors = await self._attempt(key, members, bound)
+            if outcome.document is not None or not survivors:
+                return outcome
+            bound = survivors
+        return outcome
+
+    async def _attempt(
+        self, key: RoundKey, approvals: Mapping[int, Envelope], bound: tuple[int, ...]
+    ) -> tuple[Outcome, tuple[int, ...]]:
+        """Run one attempt; return its outcome, and the survivors that a retry is bound to (empty: no retry)."""
+        setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound)
+        machine = CoordinatorRound(setup, key)
+        context = machine.fixed.context.hex()
+        self._spool = Spool(self._folder / context[:16], machine.length)
+        self._machine = machine
+        with self._store.transaction() as session:
+            session.add(
+                RoundRow(
+                    context=context,
+                    study=self.plan.study.digest.hex(),
+                    round_id=key.round_id.hex(),
+                    iteration=key.iteration,
+                    attempt=key.attempt,
+                    state="open",
+                    opened=now(),
+                )
+            )
+        self._log.info("round.open", attempt=key.attempt, sites=len(approvals), numbers=machine.length)
+        await self._apply(machine.open())
+        await self._wait(lambda: isinstance(machine.state, Opened | Aborted), None)
+        self._clear_deadline()
+        self._spool.wipe()
+        self._spool = None
+        return self._close(key, machine)
+
+    def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
+        state, context = machine.state, machine.fixed.context.hex()
+        if isinstance(state, Opened):
+            document = result_document(self.plan, self._roster, key, state)
+            with self._store.transaction() as session:
+                row = session.get_one(RoundRow, context)
+                row.state, row.ended, row.survivors = "opened", now(), self._listed(state.survivors)
+                session.merge(
+                    ResultRow(study=row.study, context=context, document=to_json(document), released=now())
+                )
+            write_release(self._results, document)
+            self._log.info("round.opened", sites=len(state.survivors), attempt=key.attempt)
+            return Outcome(document, ""), ()
+        if not isinstance(state, Aborted):
+            raise AssertionError("an attempt ends opened or aborted")
+        with self._store.transaction() as session:
+            row = session.get_one(RoundRow, context)
+            row.state, row.ended, row.reason = "aborted", now(), state.reason
+            row.survivors = self._listed(state.survivors)
+        self._log.info("round.aborted", reason=state.reason, attempt=key.attempt)
+        return Outcome(None, state.reason), state.survivors
+
+    async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case MessageTaken():
+                    self._record_message(effect.envelope)
+                case Deliver():
+                    self._boxes[effect.receiver].packets.append(effect.packet)
+                case AwaitStep():
+                    self._log.info("round.step", step=effect.step)
+                    self._set_deadline(effect.step)
+                case Combine():
+                    self._clear_deadline()
+                    self._spawn(self._combine(effect))
+                case DiscardUploads():
+                    if self._spool is not None:
+                        self._spool.keep_only(effect.survivors)
+                case Audit():
+                    self._log.warning(
+                        "round.refused", check=effect.check, sender=effect.sender, sentence=effect.sentence
+                    )
+        await self._notify()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _combine(self, effect: Combine) -> None:
+        machine, spool = self._machine, self._spool
+        if machine is None or spool is None:
+            raise AssertionError("sums are formed while a round is open")
+        try:
+            words = await asyncio.to_thread(self._open_sum, spool, effect)
+            effects = machine.combined(words)
+        except (CohortsumError, OSError) as error:
+            self._log.exception("round.combine_failed", error=type(error).__name__)
+            effects = machine.abort("the coordinator could not form the sum")
+        await self._apply(effects)
+
+    def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
+        total = spool.sum(effect.survivors)
+        add_masks_parallel(total, effect.keys.plus, effect.keys.minus, self._pool, os.cpu_count() or 1)
+        return total
+
+    def _running(self, context: bytes) -> CoordinatorRound:
+        machine = self._machine
+        if machine is None or context != machine.fixed.context:
+            raise RemoteProtocolError("M3", "the message belongs to no open round")
+        return machine
+
+    def _record_message(self, envelope: Envelope) -> None:
+        with self._store.transaction() as session:
+            session.add(
+                MessageRow(
+                    context=envelope.context.hex(),
+                    sender=envelope.sender,
+                    kind=envelope.kind.name,
+                    digest=envelope.digest.hex(),
+                    received=now(),
+                )
+            )
+        self._log.info("round.message", site=envelope.sender, kind=envelope.kind.name)
+
+    def _set_deadline(self, step: str) -> None:
+        self._clear_deadline()
+        step_s = self.plan.study.deadlines_s.step
+        loop = asyncio.get_running_loop()
+        self._deadlines = [
+            loop.call_later(step_s, self._expire, step, False),
+            loop.call_later(max(step_s, self._step_max_s), self._expire, step, True),
+        ]
+
+    def _expire(self, step: str, final: bool) -> None:
+        machine = self._machine
+        if machine is not None and machine.step == step:
+            self._log.warning("round.deadline", step=step, final=final)
+            self._spawn(self._apply(machine.deadline_passed(step, final)))
+
+    def _clear_deadline(self) -> None:
+        for deadline in self._deadlines:
+            deadline.cancel()
+        self._deadlines = []
+
+    async def _wait(self, ready: Callable[[], bool], timeout_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(ready)
+        except TimeoutError:
+            return
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _listed(self, sites: tuple[int, ...]) -> str:
+        return ",".join(self._names[index] for index in sites)
