@@ -141,14 +141,18 @@ class StudyRunner:
 
     def begin_upload(self, site: int, context: bytes) -> Upload:
         """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""
-        self._running(context)
-        if self._spool is None:
+        machine = self._running(context)
+        if self._spool is None or not machine.awaits_upload(site):
             raise RemoteProtocolError("U2", "no upload is awaited")
         return self._spool.receive(site)
 
-    async def end_upload(self, site: int, context: bytes, digest: bytes) -> None:
-        """Note a spooled upload."""
+    async def end_upload(self, site: int, context: bytes, upload: Upload) -> None:
+        """Keep a spooled upload, if it is still awaited."""
         machine = self._running(context)
+        digest = upload.finish()
+        if not machine.awaits_upload(site):
+            raise RemoteProtocolError("U2", "no upload is awaited")
+        upload.keep()
         self._log.info("round.upload", site=self._names[site])
         await self._apply(machine.uploaded(site, digest))
 

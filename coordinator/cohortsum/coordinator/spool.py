@@ -25,37 +25,50 @@ class Upload:
     """One site's upload while it comes in.
 
     Args:
-        path: where it goes; an earlier unfinished upload of the site is replaced.
+        path: where it goes once it is kept; until then it has a name of its own.
         length: how many words it must have.
         key: the spool's key.
     """
 
     def __init__(self, path: Path, length: int, key: SecretBytes) -> None:
-        self._file = path.open("wb")
+        self._path = path
+        self._part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+        self._file = self._part.open("wb")
         self._left = length * WORD_BYTES
         self._hasher: Hasher = words_hasher(self._left)
         nonce = secrets.token_bytes(16)
         self._file.write(nonce)
         self._cipher = _stream(key, nonce)
 
-    def add(self, words: bytes) -> None:
-        """Take in the next chunk; raises RemoteProtocolError (U1) for more than was announced by the plan."""
+    def add(self, words: bytes, running_digest: bytes) -> None:
+        """Take in the next chunk.
+
+        Raises RemoteProtocolError: U1 for more words than the plan's vector has, U3 if the digest of everything so far is
+        not the sender's.
+        """
         self._left -= len(words)
         if self._left < 0:
             raise RemoteProtocolError("U1", "an upload longer than the plan's vector")
         self._hasher.update(words)
+        if self._hasher.digest() != running_digest:
+            raise RemoteProtocolError("U3", "a chunk was damaged on the way; send the upload again")
         self._file.write(self._cipher.update(words))
 
     def finish(self) -> bytes:
         """Return the digest of the whole upload; raises RemoteProtocolError (U1) if it is short."""
-        self._file.close()
         if self._left:
             raise RemoteProtocolError("U1", "an upload shorter than the plan's vector")
+        self._file.close()
         return self._hasher.digest()
 
-    def abandon(self) -> None:
-        """Close an upload that will not be finished."""
+    def keep(self) -> None:
+        """Make a finished upload the one that is added for its site."""
+        self._part.rename(self._path)
+
+    def drop(self) -> None:
+        """Wipe what has come in, unless it was kept."""
         self._file.close()
+        self._part.unlink(missing_ok=True)
 
 
 class Spool:

@@ -5,7 +5,7 @@ site and kind, so that a message has one effect however often it arrives. Rows h
 seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +118,7 @@ class Store:
             Base.metadata.create_all(self.engine)
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def transaction(self) -> Generator[Session]:
         """Commit everything done inside, or nothing; raises StoreError."""
         with self._errors(), Session(self.engine) as session, session.begin():
             yield session
@@ -133,7 +133,7 @@ class Store:
         self.engine.dispose()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> Generator[None]:
         try:
             yield
         except SQLAlchemyError as error:

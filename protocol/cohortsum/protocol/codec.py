@@ -104,6 +104,11 @@ def packet_from_bytes(data: bytes) -> Packet:
         raise _malformed(f"a packet of {len(data)} bytes, at most {2 * MAX_PAYLOAD_BYTES} are read")
     held = wire.Packet()
     _parse(held, data)
+    return packet_from_wire(held)
+
+
+def packet_from_wire(held: wire.Packet) -> Packet:
+    """Return the packet behind its protobuf form; raises RemoteProtocolError M2."""
     return Packet(envelope_from_wire(held.envelope), tuple(held.attachments))
 
 

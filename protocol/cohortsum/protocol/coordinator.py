@@ -136,6 +136,11 @@ class CoordinatorRound:
         self.state = state
         return (MessageTaken(envelope), *effects, *self._advance())
 
+    def awaits_upload(self, site: int) -> bool:
+        """Whether the data words of a site are still to come, or came with another digest than it signed."""
+        state = self.state
+        return isinstance(state, Masking) and site in state.u2.dealings and site not in state.complete
+
     def uploaded(self, site: int, data_digest: bytes) -> Effects:
         """Note that the edge has spooled the data words of a site, ``length`` of them with this digest."""
         if not isinstance(self.state, Masking) or site not in self.state.u2.dealings:

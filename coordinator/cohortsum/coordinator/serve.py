@@ -1,0 +1,136 @@
+"""The coordinator as a process: ``python -m cohortsum.coordinator.serve CONFIG``.
+
+Reads its settings, verifies roster and study, listens with TLS 1.3 and client certificates, runs the study and exits: 0 with
+a result, 3 without one, 2 for bad settings. One JSON line per event goes to standard output.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config
+from cohortsum.crypto.certificates import TLS13_ONLY, certify
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.crypto.signing import IdentityKey
+
+CERTIFICATE_LIFETIME = timedelta(days=30)
+
+
+def main() -> int:
+    """Run one study and return the exit code."""
+    parser = argparse.ArgumentParser(description="Run a cohortsum coordinator for one study.")
+    parser.add_argument("config", type=Path, help="coordinator.yaml")
+    path: Path = parser.parse_args().config
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
+    )
+    log: structlog.stdlib.BoundLogger = structlog.get_logger()
+    os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
+    try:
+        return asyncio.run(_serve(load_coordinator_config(path)))
+    except CohortsumError as error:
+        log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
+        return 2
+
+
+async def _serve(config: CoordinatorConfig) -> int:
+    import grpc
+
+    from cohortsum.coordinator.runner import StudyRunner
+    from cohortsum.coordinator.service import MAX_MESSAGE_BYTES, ConsortiumService, site_anchors
+    from cohortsum.coordinator.store import Store
+    from cohortsum.protocol.envelope import Signer
+    from cohortsum.protocol.roster import verify_roster
+    from cohortsum.study.definition import load_roster, refuse_unbuilt
+    from cohortsum.study.definition.signing import open_study, signed_study_from_json
+    from cohortsum.study.planning import plan_study
+    from cohortsum.wire.v1 import service_pb2_grpc
+
+    log: structlog.stdlib.BoundLogger = structlog.get_logger()
+    roster_bytes = _read(config.roster)
+    verify_roster(roster_bytes, _hex(config.roster_signature, 64), bytes.fromhex(config.operator_key))
+    roster = load_roster(roster_bytes, config.roster.name)
+    if config.identity != roster.coordinator.id:
+        raise ConfigurationError(f"identity '{config.identity}' is not the coordinator of the roster")
+    key = IdentityKey(SecretBytes(_hex(config.identity_key, 32), "identity seed"))
+    signed = signed_study_from_json(_read(config.study))
+    study = open_study(signed, roster)
+    refuse_unbuilt(study)
+    if study.expires < datetime.now(UTC).date():
+        raise ConfigurationError(f"study {study.study} expired on {study.expires}; sign a new version")
+    plan = plan_study(study, roster)
+    config.spool.mkdir(parents=True, exist_ok=True)
+    store = Store(config.store)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        runner = StudyRunner(
+            plan,
+            signed,
+            roster,
+            Signer(roster.coordinator, key),
+            store,
+            config.spool,
+            config.results,
+            pool,
+            config.gather_s or study.deadlines_s.gather,
+            config.step_max_s or study.deadlines_s.step_max,
+        )
+        host = config.listen.rpartition(":")[0]
+        tls = certify(key, config.identity, datetime.now(UTC), CERTIFICATE_LIFETIME, [host])
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ]
+        )
+        service_pb2_grpc.add_ConsortiumServicer_to_server(ConsortiumService(roster, runner), server)
+        credentials = grpc.ssl_server_credentials(
+            [(tls.private_key, tls.certificate)],
+            root_certificates=site_anchors(roster),
+            require_client_auth=True,
+        )
+        port = server.add_secure_port(config.listen, credentials)
+        await server.start()
+        log.info("coordinator.listening", host=host, port=port)
+        outcome = await runner.run()
+        await asyncio.sleep(config.grace_s)
+        await server.stop(grace=1)
+    store.close()
+    return 0 if outcome.document is not None else 3
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+
+
+def _hex(path: Path, size: int) -> bytes:
+    try:
+        data = bytes.fromhex(_read(path).decode("ascii").strip())
+    except ValueError:
+        data = b""
+    if len(data) != size:
+        raise ConfigurationError(
+            f"{path.name}: expected {size} bytes as hexadecimal digits; make the file again"
+        )
+    return data
+
+
+if __name__ == "__main__":
+    sys.exit(main())
