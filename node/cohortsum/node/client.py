@@ -1,0 +1,197 @@
+"""The gRPC edge of a node: it calls out, asks for its next packet, and sends what the session hands it.
+
+A lost line costs nothing: every call is repeated with growing pauses, and repeating a submission has no second effect.
+Answers leave on a public grid of time with a phase of their own per round and site, so that the moment of an answer
+says nothing about how long it took to compute.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import grpc
+import structlog
+
+from cohortsum.crypto.certificates import certify, trust_anchor
+from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.masks import Vector
+from cohortsum.node.failpoints import reach
+from cohortsum.node.session import StudySession
+from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
+from cohortsum.protocol.effects import Send
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.masking import words_hasher
+from cohortsum.protocol.messages import Kind, Packet
+from cohortsum.protocol.roster import Roster
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
+
+WIRE_VERSION = 1
+CHUNK_BYTES = 1024 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+WAIT_MS = 20_000
+CALL_TIMEOUT_S = 60.0
+CERTIFICATE_LIFETIME = timedelta(days=30)
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+
+AFTER = {
+    Kind.SHARES: "r1.shared",
+    Kind.MASKED: "r2.sent",
+    Kind.CONSISTENCY: "r3.signed",
+}
+"""Failpoints right after a message has been delivered."""
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How to reach the coordinator, and for how long to try.
+
+    Attributes:
+        target: host and port.
+        patience_s: seconds of unbroken failure after which the node gives up.
+        tick_s: grid on which answers leave, in seconds; the study's.
+    """
+
+    target: str
+    patience_s: float
+    tick_s: float = 0.1
+
+
+def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Channel:
+    """Return a channel with TLS 1.3 on which both ends prove an identity of the roster."""
+    now = datetime.now(UTC)
+    tls = certify(signer.key, signer.identity.id, now, CERTIFICATE_LIFETIME)
+    hub = roster.coordinator
+    credentials = grpc.ssl_channel_credentials(
+        trust_anchor(hub.id, hub.key, now), tls.private_key, tls.certificate
+    )
+    return grpc.aio.secure_channel(
+        line.target,
+        credentials,
+        options=[
+            ("grpc.ssl_target_name_override", hub.id),  # the certificate names the identity, not the host
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ],
+    )
+
+
+class NodeClient:
+    """Carries one study's session over a channel.
+
+    Args:
+        channel: to the coordinator.
+        session: the site's side of the study.
+        line: patience and tick.
+        site: the site's id, for the phase of its ticks.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, session: StudySession, line: Line, site: str) -> None:
+        self._stub: service_pb2_grpc.ConsortiumAsyncStub = service_pb2_grpc.ConsortiumStub(channel)
+        self._session, self._line, self._site = session, line, site
+
+    async def run(self) -> None:
+        """Answer the study, take part in its rounds, and return when it has ended."""
+        held = await self._call(
+            lambda: self._stub.GetStudy(
+                service_pb2.GetStudyRequest(wire_version=WIRE_VERSION), timeout=CALL_TIMEOUT_S
+            )
+        )
+        signed = SignedStudy(held.canonical, held.statistician, held.signature)
+        answer = await asyncio.to_thread(self._session.consider, signed)
+        await self._submit(answer)
+        after = 0
+        while True:
+            reply = await self._next(after)
+            if reply.number == 0:
+                if reply.over:
+                    return
+                continue
+            after = reply.number
+            try:
+                packet = packet_from_wire(reply.packet)
+            except RemoteProtocolError as error:
+                log.warning("message.refused", site=self._site, check=error.check, sentence=error.message)
+                continue
+            for send in await asyncio.to_thread(self._session.handle, packet):
+                await self._send(send)
+
+    async def _next(self, after: int) -> service_pb2.NextReply:
+        request = service_pb2.NextRequest(after=after, wait_ms=WAIT_MS)
+        return await self._call(lambda: self._stub.Next(request, timeout=CALL_TIMEOUT_S))
+
+    async def _send(self, send: Send) -> None:
+        await self._tick(send.packet.envelope.context)
+        delivered = await self._submit(send.packet)
+        if delivered and send.words is not None:
+            await self._upload(send.packet.envelope.context, send.words)
+        log.info("message.sent", site=self._site, kind=send.packet.envelope.kind.name)
+        point = AFTER.get(send.packet.envelope.kind)
+        if point is not None:
+            reach(point)
+
+    async def _submit(self, packet: Packet) -> bool:
+        held = round_pb2.Packet(envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments)
+        return await self._deliver(lambda: self._stub.Submit(held, timeout=CALL_TIMEOUT_S))
+
+    async def _upload(self, context: bytes, words: Vector) -> bool:
+        timeout_s = CALL_TIMEOUT_S + words.nbytes / 1e5
+        return await self._deliver(lambda: self._stub.Upload(_chunks(context, words), timeout=timeout_s))
+
+    async def _deliver(self, call: Callable[[], Awaitable[service_pb2.SubmitReply]]) -> bool:
+        """Return whether the coordinator took it; a refusal is logged and costs this site its place in the round."""
+        try:
+            await self._call(call)
+        except grpc.aio.AioRpcError as error:
+            log.warning(
+                "message.not_taken", site=self._site, status=error.code().name, sentence=error.details()
+            )
+            return False
+        return True
+
+    async def _call(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Return what a call returns, trying again while the line is down."""
+        pause_s, failing_s = FIRST_PAUSE_S, 0.0
+        while True:
+            try:
+                return await call()
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise
+                if failing_s >= self._line.patience_s:
+                    raise StoreError(
+                        f"the coordinator at {self._line.target} does not answer; check address, network and its state"
+                    ) from error
+                jitter_s = pause_s * secrets.randbelow(1000) / 2000
+                log.info("line.down", site=self._site, status=error.code().name, next_try_s=round(pause_s, 1))
+                await asyncio.sleep(pause_s + jitter_s)
+                failing_s += pause_s + jitter_s
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _tick(self, context: bytes) -> None:
+        await asyncio.sleep(until_tick(context, self._site, datetime.now(UTC).timestamp(), self._line.tick_s))
+
+
+def until_tick(context: bytes, site: str, now_s: float, tick_s: float) -> float:
+    """Return the seconds from ``now_s`` to the next point of the grid for this round and site."""
+    phase = int.from_bytes(hashlib.sha256(context + site.encode()).digest()[:8], "big") / 2**64 * tick_s
+    return (phase - now_s) % tick_s
+
+
+async def _chunks(context: bytes, words: Vector) -> AsyncIterator[service_pb2.UploadChunk]:
+    data = words.astype("<u8", copy=False).data.cast("B")
+    hasher = words_hasher(len(data))
+    for start in range(0, len(data), CHUNK_BYTES):
+        chunk = bytes(data[start : start + CHUNK_BYTES])
+        hasher.update(chunk)
+        yield service_pb2.UploadChunk(
+            context=context if start == 0 else b"", words=chunk, running_digest=hasher.digest()
+        )

@@ -1,0 +1,424 @@
+"""What a site admin writes: ``node.yaml`` (where data are, how they map), ``policy.yaml`` (what is allowed).
+
+Both are text files whose scalars are taken as written: ``1`` and ``"1"`` are the same code, ``no`` stays the
+word no, and a date is not rearranged. Numbers become numbers where a field asks for one. A file is refused
+with all its faults at once, each with line, field, expectation and cure.
+"""
+
+import datetime
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar, cast
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from cohortsum.crypto.errors import ConfigurationError, refuse
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+# no dot: `from: table.column` splits at the first
+TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _anchored(path: Path, info: ValidationInfo) -> Path:
+    """Paths in a file are relative to the folder of that file."""
+    context = cast("Mapping[str, Path] | None", info.context)
+    return path if context is None else context["folder"] / path
+
+
+LocalPath = Annotated[Path, AfterValidator(_anchored)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Named(_Model):
+    """The row of one named visit."""
+
+    named: Name
+
+
+class RowChoice(_Model):
+    """Which row of a person counts: first or last by the column ``order``, or the one with a label there."""
+
+    order: Name
+    choose: Literal["first", "last"] | Named
+
+
+class Rename(_Model):
+    """A regular expression on whole column names, and the name it gives (groups as in ``re.sub``)."""
+
+    match: str
+    to: str
+
+    @model_validator(mode="after")
+    def _compiles(self) -> Self:
+        try:
+            re.compile(self.match).sub(self.to, "")
+        except (re.error, IndexError) as error:
+            raise ValueError(
+                f"expected a regular expression and a replacement that fits it ({error})"
+            ) from None
+        return self
+
+    def apply(self, name: str) -> str | None:
+        """Return the new name, or None where ``name`` does not match."""
+        found = re.fullmatch(self.match, name)
+        return None if found is None else found.expand(self.to)
+
+
+class TableConfig(_Model):
+    """One table of the site.
+
+    Attributes:
+        path: the file; only a node file shared by simulated sites may leave it out.
+        id: the column with the person's id, always text.
+        missing: codes for "no value" beside the built-in ones, compared as text.
+        rows: which row counts where a person has several; without it several are an error.
+        rename: rules for column names; the first match wins.
+        broken_rows: ``refuse`` the table, or ``reject`` (drop and count) the rows.
+    """
+
+    path: LocalPath | None = None
+    id: Name
+    missing: frozenset[str] = frozenset()
+    rows: RowChoice | None = None
+    rename: tuple[Rename, ...] = ()
+    broken_rows: Literal["refuse", "reject"] = "refuse"
+
+    def renamed(self, name: str) -> str:
+        """Return the name of a column after the rename rules."""
+        new_names = (rule.apply(name) for rule in self.rename)
+        return next((new for new in new_names if new is not None), name)
+
+
+class ColumnName(_Model):
+    """A column of a table; column names may hold dots, table names may not."""
+
+    table: TableName
+    column: Name
+
+
+def _column_name(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    table, dot, column = value.partition(".")
+    if not dot:
+        raise ValueError("expected table.column")
+    return {"table": table, "column": column}
+
+
+class VariableConfig(_Model):
+    """Where a variable of a study comes from; a column of the same name needs no entry.
+
+    Attributes:
+        source: the key ``from``: ``table.column``; without it, the column of the variable's name.
+        codes: the site's codes and the study's levels; for a number, texts that stand for one (``89+``).
+        unit: unit of the column; without it, the study's.
+        missing: codes for "no value" in this column only.
+        voxel_mm3: volume of one voxel, for a column in ``voxels``.
+        constant: one value for everybody, instead of a column.
+    """
+
+    source: Annotated[ColumnName, BeforeValidator(_column_name)] | None = Field(default=None, alias="from")
+    codes: Mapping[str, str] | None = None
+    unit: Name | None = None
+    missing: frozenset[str] = frozenset()
+    voxel_mm3: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    constant: Name | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.constant is not None and (self.source or self.codes or self.missing):
+            raise ValueError("expected either constant (with or without unit) or a column, not both")
+        if (self.voxel_mm3 is not None) != (self.unit == "voxels"):
+            raise ValueError("expected unit: voxels and voxel_mm3 together")
+        if self.missing & set(self.codes or {}):
+            raise ValueError("expected a code either under codes or under missing, not both")
+        return self
+
+
+class TablesConfig(_Model):
+    """The part of ``node.yaml`` that says how tables are read."""
+
+    exclude: LocalPath | None = None
+    tables: Mapping[TableName, TableConfig] = {}
+    variables: Mapping[Name, VariableConfig] = {}
+
+    @model_validator(mode="after")
+    def _tables_exist(self) -> Self:
+        for name, variable in self.variables.items():
+            if self.tables and variable.source and variable.source.table not in self.tables:
+                raise ValueError(
+                    f"variable {name}: expected a table named under tables before the first dot of from"
+                )
+        return self
+
+    def for_file(self, path: Path, person: str) -> "TablesConfig":
+        """Return the facts for a site whose one table is ``path``, as `simulate` needs them.
+
+        Without tables there is one, called ``data``, with the id column ``person``. Raises ConfigurationError
+        if the file describes several tables.
+        """
+        if len(self.tables) > 1:
+            raise ConfigurationError(
+                f"node file: {len(self.tables)} tables, expected one; a simulated site has one file"
+            )
+        tables = self.tables or {"data": TableConfig(id=person)}
+        return self.model_copy(
+            update={
+                "tables": {name: table.model_copy(update={"path": path}) for name, table in tables.items()}
+            }
+        )
+
+
+class NodeConfig(TablesConfig):
+    """``node.yaml``: a site's facts. Nothing here is sent.
+
+    Attributes:
+        site: id in the roster.
+        coordinator: host and port; the node only connects outward.
+        identity_key: file of the Ed25519 identity key.
+        epoch: label of the data snapshot.
+        exclude: file with one person id per line, left out of every cohort.
+        tables: the site's tables by name; the first one is the covariate table.
+        variables: how the study's variables are found in them.
+    """
+
+    site: Identifier
+    coordinator: Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
+    identity_key: LocalPath
+    epoch: Name
+
+    @model_validator(mode="after")
+    def _tables_have_files(self) -> Self:
+        if not self.tables:
+            raise ValueError("expected at least one table under tables")
+        for name, table in self.tables.items():
+            if table.path is None:
+                raise ValueError(f"table {name}: expected a path")
+        return self
+
+
+class Thresholds(_Model):
+    """Bounds a site tightens; None keeps the profile's."""
+
+    count: Count | None = None
+    set_difference: Count | None = None
+    site_totals: Literal["derivable", "protected"] | None = None
+    pattern_difference: Count | None = None
+    min_sites: Count | None = None
+    min_participants: Count | None = None
+    min_participants_per_site: Count | None = None
+    max_colluding_sites: Annotated[int, Field(ge=0)] | None = None
+
+
+class AutoApproval(_Model):
+    """A description of studies that are approved without asking."""
+
+    statisticians: tuple[Identifier, ...]
+    statistics: tuple[Name, ...]
+    outcomes: tuple[Name, ...]
+    max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    until: datetime.date
+
+
+class Budget(_Model):
+    """The privacy budget of the data set's lifetime, over all studies."""
+
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    delta: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Waiver(_Model):
+    """One rule of the profile set aside, by whom, why and until when."""
+
+    rule: Name
+    value: str
+    reason: Name
+    by: Identifier
+    until: datetime.date
+
+
+class Egress(_Model):
+    """Who checks a release for this site."""
+
+    checkers: tuple[Identifier, ...]
+
+
+class PolicyConfig(_Model):
+    """``policy.yaml``: what a site allows. It starts from a profile and only tightens it.
+
+    Attributes:
+        profile: ``dpuk``, or ``open_data`` where the admin declares the data public.
+        thresholds: bounds above those of profile and study.
+        statistics: kinds of analyses allowed; None allows all.
+        noise: kinds of noise allowed; None allows what the profile does.
+    """
+
+    profile: Literal["dpuk", "open_data"] = "dpuk"
+    thresholds: Thresholds = Thresholds()
+    statistics: tuple[Name, ...] | None = None
+    noise: tuple[Literal["distributed", "local", "none"], ...] | None = None
+    auto_approve: tuple[AutoApproval, ...] = ()
+    budget: Budget | None = None
+    waivers: tuple[Waiver, ...] = ()
+    egress: Egress | None = None
+
+
+def refuse_unbuilt_policy(policy: PolicyConfig) -> None:
+    """Raise NotInThisVersionError, naming every part of ``policy`` that this version cannot honour."""
+    bounds = policy.thresholds
+    unbuilt = {
+        "disclosure control (profile: dpuk)": policy.profile == "dpuk",
+        "thresholds.count": bounds.count is not None,
+        "thresholds.set_difference": bounds.set_difference is not None,
+        "thresholds.site_totals: protected": bounds.site_totals == "protected",
+        "thresholds.pattern_difference": bounds.pattern_difference is not None,
+        "auto_approve": bool(policy.auto_approve),
+        "budget": policy.budget is not None,
+        "waivers": bool(policy.waivers),
+        "egress": policy.egress is not None,
+    }
+    asked = [feature for feature, present in unbuilt.items() if present]
+    if asked:
+        refuse(
+            f"policy: {', '.join(asked)}",
+            "remove these keys; only data whose admin declares them public (profile: open_data) can be used",
+        )
+
+
+def load_node_config(path: Path) -> NodeConfig:
+    """Return the settings in ``path``; raises ConfigurationError with every fault in it."""
+    return _validated(NodeConfig, path, *read_yaml(path))
+
+
+def load_tables_config(path: Path) -> TablesConfig:
+    """Return how tables are read by a node file that sites share; what is about one site is ignored."""
+    data, lines = read_yaml(path)
+    if isinstance(data, dict):
+        own = set(NodeConfig.model_fields) - set(TablesConfig.model_fields)
+        data = {key: value for key, value in cast("dict[str, object]", data).items() if key not in own}
+    return _validated(TablesConfig, path, data, lines)
+
+
+def load_policy_config(path: Path) -> PolicyConfig:
+    """Return the policy in ``path``; raises ConfigurationError with every fault in it."""
+    return _validated(PolicyConfig, path, *read_yaml(path))
+
+
+Place = tuple[str | int, ...]
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def _validated(model: type[_M], path: Path, data: object, lines: Mapping[Place, int]) -> _M:
+    try:
+        return model.model_validate(data, context={"folder": path.parent})
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+    said: dict[tuple[int, str], list[str]] = {}
+    for fault in faults:
+        place = fault["loc"]
+        while (
+            place not in lines
+        ):  # pydantic adds parts that are no keys: union members, validators, absent keys
+            place = place[:-1]
+        field = ".".join(map(str, fault["loc"] if fault["type"] == "missing" else place)) or "file"
+        expectations = said.setdefault((lines[place], field), [])
+        sentence = _sentence(fault["type"], fault["msg"])
+        if sentence not in expectations:
+            expectations.append(sentence)
+    raise ConfigurationError(
+        "\n".join(
+            f"{path.name}:{line}: {field}: {' or '.join(what)}"
+            for (line, field), what in sorted(said.items())
+        )
+    )
+
+
+def _sentence(kind: str, message: str) -> str:
+    match kind:
+        case "extra_forbidden":
+            return "unknown key; correct its spelling or remove it"
+        case "missing":
+            return "required key is absent; add it"
+        case _:
+            expectation = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            return expectation.replace("Input should be", "expected").replace(
+                "String should", "expected text to"
+            )
+
+
+def read_yaml(path: Path) -> tuple[object, dict[Place, int]]:
+    """Return the content of a YAML file, scalars as the text written, and the line of every key and item.
+
+    Raises ConfigurationError for a file that cannot be read, broken YAML, repeated keys, tags and aliases.
+    """
+    try:
+        root = yaml.compose(path.read_text("utf-8-sig"), Loader=yaml.BaseLoader)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path.name}: expected UTF-8 text; save it as such") from None
+    except yaml.MarkedYAMLError as error:
+        line = 1 if error.problem_mark is None else error.problem_mark.line + 1
+        raise ConfigurationError(f"{path.name}:{line}: not YAML: {error.problem}; repair this line") from None
+    except yaml.YAMLError:
+        raise ConfigurationError(f"{path.name}: not YAML: holds a control character; remove it") from None
+    lines: dict[Place, int] = {(): 1}
+    faults: list[str] = []
+    content: object = {} if root is None else _plain(root, (), lines, faults, set())
+    if faults:
+        raise ConfigurationError("\n".join(f"{path.name}:{fault}" for fault in faults))
+    return content, lines
+
+
+def _plain(
+    node: yaml.Node, place: Place, lines: dict[Place, int], faults: list[str], seen: set[int]
+) -> object:
+    """Return ``node`` as text, lists and dicts; notes lines and faults on the way."""
+    lines.setdefault(place, node.start_mark.line + 1)
+    where = f"{lines[place]}: {'.'.join(map(str, place)) or 'file'}"
+    if id(node) in seen:
+        faults.append(f"{where}: an alias (*); write the value out")
+        return ""
+    seen.add(id(node))
+    if node.tag not in {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}:
+        faults.append(f"{where}: a tag (!); remove it")
+        return ""
+    match node:
+        case yaml.ScalarNode():
+            return str(node.value)
+        case yaml.SequenceNode():
+            return [
+                _plain(item, (*place, index), lines, faults, seen) for index, item in enumerate(node.value)
+            ]
+        case yaml.MappingNode():
+            content: dict[str, object] = {}
+            for key_node, value_node in node.value:
+                key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+                inner = (*place, key)
+                line = key_node.start_mark.line + 1
+                if key in content:
+                    faults.append(f"{line}: {'.'.join(map(str, inner))}: the key is given twice; keep one")
+                lines[inner] = line
+                content[key] = _plain(value_node, inner, lines, faults, seen)
+            return content
+        case _:
+            raise AssertionError("YAML has three kinds of nodes")

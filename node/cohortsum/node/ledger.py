@@ -1,0 +1,124 @@
+"""What this site has done in rounds, on disk before anything that follows from it leaves.
+
+One SQLite file with a write-ahead log and full synchronisation. A context is spent once, a survivor set is signed once per
+context and binds every retry of its study, an answer is given once per part. Rows hold digests and roster indices; no
+share, seed, mask or value is ever written.
+"""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cohortsum.crypto.errors import StoreError
+from cohortsum.protocol.effects import (
+    Answered,
+    ContextSpent,
+    Record,
+    RoundSeen,
+    SetOpened,
+    SurvivorsSigned,
+)
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS rounds (
+    context BLOB PRIMARY KEY,
+    study BLOB NOT NULL,
+    round_id BLOB NOT NULL,
+    iteration INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    seen TEXT NOT NULL,
+    UNIQUE (round_id, iteration, attempt)
+) STRICT;
+CREATE TABLE IF NOT EXISTS deeds (
+    context BLOB NOT NULL REFERENCES rounds (context),
+    deed TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    survivors TEXT NOT NULL DEFAULT '',
+    at TEXT NOT NULL,
+    PRIMARY KEY (context, deed)
+) STRICT;
+"""
+
+
+class Ledger:
+    """The durable log of one site.
+
+    Args:
+        path: the SQLite file; made if need be. None keeps it in memory, for simulations in one process.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        with self._errors():
+            self._database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                self._database.execute(f"PRAGMA {pragma}")
+            self._database.executescript(SCHEMA)
+
+    def write(self, study: bytes, record: Record) -> None:
+        """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one."""
+        with self._errors(), self._database:
+            match record:
+                case RoundSeen(context, key):
+                    self._database.execute(
+                        "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
+                        (context, study, key.round_id, key.iteration, key.attempt, _now()),
+                    )
+                case ContextSpent(context, masked):
+                    self._deed(context, "spent", masked)
+                case SurvivorsSigned(context, survivors, statement):
+                    self._deed(context, "signed", statement, ",".join(map(str, survivors)))
+                case Answered(context, part, answer):
+                    self._deed(context, f"answered {part}", answer)
+                case SetOpened(context, result):
+                    self._deed(context, "opened", result)
+
+    def seen_rounds(self) -> frozenset[tuple[bytes, int, int]]:
+        """Return (round id, iteration, attempt) of every round this site took part in."""
+        with self._errors():
+            return frozenset(self._database.execute("SELECT round_id, iteration, attempt FROM rounds"))
+
+    def signed_survivors(self, study: bytes) -> tuple[int, ...] | None:
+        """Return the survivor set that this site stands by for a study that has not been opened, or None."""
+        query = """
+            SELECT deeds.survivors FROM deeds JOIN rounds USING (context)
+            WHERE rounds.study = ? AND deeds.deed = 'signed' ORDER BY rounds.attempt LIMIT 1
+        """
+        with self._errors():
+            row = self._database.execute(query, (study,)).fetchone()
+        return None if row is None else tuple(int(index) for index in str(row[0]).split(","))
+
+    def deeds(self, context: bytes) -> tuple[str, ...]:
+        """Return what was recorded for a context, in order of time."""
+        with self._errors():
+            rows = self._database.execute(
+                "SELECT deed FROM deeds WHERE context = ? ORDER BY at", (context,)
+            ).fetchall()
+        return tuple(str(row[0]) for row in rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _deed(self, context: bytes, deed: str, digest: bytes, survivors: str = "") -> None:
+        self._database.execute(
+            "INSERT INTO deeds VALUES (?, ?, ?, ?, ?)", (context, deed, digest, survivors, _now())
+        )
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise StoreError(
+                "the ledger holds an earlier, different record of this; the site stops the round"
+            ) from error
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the ledger refuses a write ({type(error).__name__}); check disk space and rights"
+            ) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

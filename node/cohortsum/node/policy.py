@@ -1,0 +1,49 @@
+"""A study against this site's policy. A policy only tightens: the stricter of study and policy holds."""
+
+from dataclasses import dataclass
+
+from cohortsum.crypto.errors import PolicyError
+from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
+from cohortsum.study.definition import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
+
+KINDS = {SummarySpec: "summary", HistogramSpec: "histogram", RegressionSpec: "regression"}
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """The bounds this site holds a study to: at least the study's own."""
+
+    min_sites: int
+    min_participants: int
+    min_participants_per_site: int
+
+
+def floors_for(study: FrozenStudy, policy: PolicyConfig) -> Floors:
+    """Return the bounds in force for a study at this site.
+
+    Raises:
+        NotInThisVersionError: the policy asks for something that is not built; nothing runs without it.
+        PolicyError: the policy does not allow an analysis or the noise, or wants the study to reckon with more colluding
+            sites than it does.
+    """
+    refuse_unbuilt_policy(policy)
+    for spec in study.analyses.values():
+        kind = KINDS[type(spec)]
+        if policy.statistics is not None and kind not in policy.statistics:
+            raise PolicyError(
+                f"policy.yaml: statistics does not list {kind}, which analysis {spec.name} needs"
+            )
+    if policy.noise is not None and study.privacy.noise not in policy.noise:
+        raise PolicyError(f"policy.yaml: noise does not list {study.privacy.noise}, which the study asks for")
+    bounds, protection = policy.thresholds, study.protection
+    colluding = bounds.max_colluding_sites
+    if colluding is not None and protection.max_colluding_sites < colluding:
+        raise PolicyError(
+            f"policy.yaml: a study must reckon with {colluding} colluding sites; "
+            f"this one reckons with {protection.max_colluding_sites}"
+        )
+    return Floors(
+        max(protection.min_sites, bounds.min_sites or 0),
+        max(protection.min_participants, bounds.min_participants or 0),
+        max(protection.min_participants_per_site, bounds.min_participants_per_site or 0),
+    )

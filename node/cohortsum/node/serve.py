@@ -1,0 +1,125 @@
+"""The node as a process: ``python -m cohortsum.node.serve FOLDER``.
+
+The folder holds ``node.yaml``, ``policy.yaml``, the roster (``consortium.yaml``, ``consortium.sig``), the operator's pinned
+public key (``operator.pub``), and ``approved.txt`` with the digests of the studies the admin approved. One JSON line per
+event goes to standard output; it stays at the site. Exit codes: 0 the study ended, 2 bad settings, 4 the line stayed down.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+
+from cohortsum.crypto.certificates import TLS13_ONLY
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, StoreError
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.crypto.signing import IdentityKey
+
+
+def main() -> int:
+    """Take part in one study and return the exit code."""
+    parser = argparse.ArgumentParser(description="Run a cohortsum node for one study.")
+    parser.add_argument("folder", type=Path, help="the node's folder")
+    parser.add_argument(
+        "--patience", type=float, default=3600.0, help="seconds without the coordinator before giving up"
+    )
+    arguments = parser.parse_args()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
+    )
+    log: structlog.stdlib.BoundLogger = structlog.get_logger()
+    os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
+    try:
+        asyncio.run(_serve(arguments.folder, arguments.patience))
+    except StoreError as error:
+        log.error("node.stopped", error=type(error).__name__, sentence=error.message)
+        return 4
+    except CohortsumError as error:
+        log.error("node.stopped", error=type(error).__name__, sentence=error.message)
+        return 2
+    return 0
+
+
+async def _serve(folder: Path, patience_s: float) -> None:
+    from cohortsum.node.client import Line, NodeClient, secure_channel
+    from cohortsum.node.config import load_node_config, load_policy_config
+    from cohortsum.node.ledger import Ledger
+    from cohortsum.node.session import Site, StudySession
+    from cohortsum.protocol.envelope import Signer
+    from cohortsum.protocol.roster import Role, verify_roster
+    from cohortsum.study.definition import load_roster
+
+    config = load_node_config(folder / "node.yaml")
+    roster_bytes = _read(folder / "consortium.yaml")
+    verify_roster(roster_bytes, _hex(folder / "consortium.sig", 64), _hex(folder / "operator.pub", 32))
+    roster = load_roster(roster_bytes, "consortium.yaml")
+    identity = roster.identities.get(config.site)
+    if identity is None or identity.role is not Role.SITE:
+        raise ConfigurationError(
+            f"node.yaml: site '{config.site}' is no site of the roster; ask the operator to admit it"
+        )
+    signer = Signer(identity, IdentityKey(SecretBytes(_hex(config.identity_key, 32), "identity seed")))
+    ledger = Ledger(folder / "ledger.db")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        site = Site(
+            roster=roster,
+            signer=signer,
+            tables=config,
+            policy=load_policy_config(folder / "policy.yaml"),
+            epoch=config.epoch,
+            ledger=ledger,
+            approved=_approved(folder / "approved.txt"),
+            pool=pool,
+            scratch=folder,
+        )
+        session = StudySession(site)
+        line = Line(config.coordinator, patience_s)
+        try:
+            async with secure_channel(line, signer, roster) as channel:
+                await NodeClient(channel, session, line, config.site).run()
+        finally:
+            session.close()
+            ledger.close()
+
+
+def _approved(path: Path) -> frozenset[bytes]:
+    try:
+        return frozenset(bytes.fromhex(line) for line in _read(path).decode("ascii").split())
+    except ValueError:
+        raise ConfigurationError(
+            f"{path.name}: expected one study digest per line, in hexadecimal digits"
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+
+
+def _hex(path: Path, size: int) -> bytes:
+    try:
+        data = bytes.fromhex(_read(path).decode("ascii").strip())
+    except ValueError:
+        data = b""
+    if len(data) != size:
+        raise ConfigurationError(
+            f"{path.name}: expected {size} bytes as hexadecimal digits; make the file again"
+        )
+    return data
+
+
+if __name__ == "__main__":
+    sys.exit(main())

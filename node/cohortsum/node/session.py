@@ -1,0 +1,239 @@
+"""A site and one study, whatever carries the messages: from considering the study to the last answer.
+
+The session answers a study with its approval or with `not taking part`, and a round's messages with records and packets.
+Records are on disk before `handle` returns what is to be sent. The reason for staying out stays here, in the local log.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from cohortsum.crypto.errors import (
+    CohortsumError,
+    ConfigurationError,
+    DataError,
+    LocalProtocolError,
+    NotTakingPartError,
+    PolicyError,
+    RemoteProtocolError,
+)
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.parallel import add_masks_parallel
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.config import PolicyConfig, TablesConfig
+from cohortsum.node.failpoints import reach
+from cohortsum.node.ledger import Ledger
+from cohortsum.node.policy import Floors, floors_for
+from cohortsum.node.tables.mapping import Needs
+from cohortsum.node.tables.reader import Tables, content_digest, open_tables
+from cohortsum.protocol.approvals import approve, decline
+from cohortsum.protocol.effects import Contribute, RoundOver, Send, SiteEffect
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.site import SiteRound
+from cohortsum.protocol.site_states import SiteSetup
+from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
+from cohortsum.study.definition.signing import SignedStudy, open_study
+from cohortsum.study.planning import StudyPlan, plan_study
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+REFUSED_ONLY = frozenset({"M1", "M2", "M3", "M4", "M5"})
+"""Checks whose failure costs the message and nothing else: anybody could have sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a site brings to every study.
+
+    Attributes:
+        roster: the roster it pinned.
+        signer: its identity.
+        tables: where its data lie.
+        policy: what it allows.
+        epoch: label of its snapshot.
+        ledger: its durable log.
+        approved: digests of the studies its admin approved.
+        pool: threads for masks.
+        scratch: folder for private copies; None takes the system's.
+    """
+
+    roster: Roster
+    signer: Signer
+    tables: TablesConfig
+    policy: PolicyConfig
+    epoch: str
+    ledger: Ledger
+    approved: frozenset[bytes]
+    pool: Executor
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A study this site takes part in, with its data ready."""
+
+    plan: StudyPlan
+    floors: Floors
+    tables: Tables = field(repr=False)
+    supplied: frozenset[str]
+    approval: Envelope
+
+
+class StudySession:
+    """One study at one site.
+
+    Args:
+        site: the site.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._joined: Joined | None = None
+        self._machine: SiteRound | None = None
+        self._context = b""
+        self._log = log.bind(site=site.signer.identity.id)
+
+    def consider(self, signed: SignedStudy) -> Packet:
+        """Return this site's signed answer to a study: its approval, or `not taking part`.
+
+        Raises AuthenticationError or ConfigurationError for a study that no statistician of the roster signed, or that
+        this roster cannot carry: there is nothing to answer then.
+        """
+        study = open_study(signed, self._site.roster)
+        self._log = self._log.bind(study=study.study)
+        plan = plan_study(study, self._site.roster)
+        try:
+            self._joined = self._join(study, plan)
+        except (NotTakingPartError, ConfigurationError) as error:
+            self._log.warning("study.stays_out", reason=error.message)
+            return Packet(decline(self._site.signer, plan.round))
+        self._log.info("study.approved", fingerprint=study.fingerprint)
+        return Packet(self._joined.approval)
+
+    def handle(self, packet: Packet) -> tuple[Send, ...]:
+        """Return what to send after a packet of the coordinator; records are on disk by then."""
+        if self._joined is None:
+            return ()
+        try:
+            return self._carry_out(self._receive(self._joined, packet))
+        except RemoteProtocolError as error:
+            return self._refuse(error)
+        except (LocalProtocolError, NotTakingPartError, CohortsumError) as error:
+            self._stop(error.message)
+            return ()
+
+    def close(self) -> None:
+        """Leave any open round and remove the private copy of the data."""
+        self._stop("the site leaves")
+        if self._joined is not None:
+            self._joined.tables.close()
+            self._joined = None
+
+    def _join(self, study: FrozenStudy, plan: StudyPlan) -> Joined:
+        site = self._site
+        if study.digest not in site.approved:
+            raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
+        refuse_unbuilt(study)
+        if study.expires < datetime.now(UTC).date():
+            raise PolicyError(f"study {study.study} expired on {study.expires}")
+        if study.epoch != site.epoch:
+            raise PolicyError(
+                f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
+            )
+        floors = floors_for(study, site.policy)
+        cohort = plan.cohort
+        needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
+        tables = open_tables(site.tables, needs, site.scratch)
+        try:
+            for line in tables.report:
+                self._log.info("data.report", line=line)
+            people, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)
+            if people < floors.min_participants_per_site:
+                raise DataError(
+                    f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
+                )
+        except BaseException:
+            tables.close()
+            raise
+        approval = approve(site.signer, plan.round, site.policy.profile, supplied)
+        return Joined(plan, floors, tables, supplied, approval)
+
+    def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
+        envelope = packet.envelope
+        if envelope.kind is Kind.OPENING and envelope.context != self._context:
+            machine = SiteRound(self._setup(joined), secrets.token_bytes, self._add_masks)
+            effects = machine.receive(packet)
+            self._stop("a new attempt begins")
+            self._machine, self._context = machine, envelope.context
+            return effects
+        if self._machine is None:
+            raise RemoteProtocolError("M4", f"{envelope.kind.name} without an open round")
+        return self._machine.receive(packet)
+
+    def _setup(self, joined: Joined) -> SiteSetup:
+        site, plan = self._site, joined.plan.round
+        return SiteSetup(
+            signer=site.signer,
+            roster=site.roster,
+            plan=plan,
+            approval=joined.approval,
+            min_sites=joined.floors.min_sites,
+            min_participants=joined.floors.min_participants,
+            min_participants_per_site=joined.floors.min_participants_per_site,
+            bound_survivors=site.ledger.signed_survivors(plan.study_digest),
+            seen_rounds=site.ledger.seen_rounds(),
+        )
+
+    def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:
+        sends: list[Send] = []
+        for effect in effects:
+            match effect:
+                case Send():
+                    sends.append(effect)
+                case Contribute():
+                    sends.extend(self._carry_out(self._contribute(effect)))
+                case RoundOver(_, reason):
+                    self._log.info("round.over", reason=reason)
+                    self._machine = None
+                case _:
+                    if self._joined is not None:
+                        self._site.ledger.write(self._joined.plan.round.study_digest, effect)
+                    self._log.info("round.record", deed=type(effect).__name__)
+        return tuple(sends)
+
+    def _contribute(self, effect: Contribute) -> tuple[SiteEffect, ...]:
+        joined, machine = self._joined, self._machine
+        if joined is None or machine is None:
+            raise LocalProtocolError("R2", "a contribution is asked for outside a round")
+        if content_digest(self._site.tables) != joined.tables.digest:
+            raise DataError("the tables changed after approval; make a new snapshot and approve again")
+        people, values = joined.plan.contribution(joined.tables.batches(), effect.blocks, joined.supplied)
+        effects = machine.contribute(people, values)
+        reach("r2.masked")
+        return effects
+
+    def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:
+        self._log.warning("message.refused", check=error.check, sentence=error.message)
+        machine = self._machine
+        if machine is None or error.check in REFUSED_ONLY:
+            return ()
+        sends = self._carry_out(machine.complain(error))
+        self._stop(error.message)
+        return sends
+
+    def _stop(self, reason: str) -> None:
+        if self._machine is not None:
+            self._carry_out(self._machine.abandon(reason))
+
+    def _add_masks(
+        self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /
+    ) -> None:
+        add_masks_parallel(vector, plus, minus, self._site.pool, os.cpu_count() or 1)

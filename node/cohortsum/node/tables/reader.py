@@ -1,0 +1,280 @@
+# ruff: noqa: S608  identifiers in SQL are made here (t0, place); nothing read from a file becomes SQL
+"""From a site's files to batches of people: the steps of reading in their order.
+
+1. The header of every table; which column is which variable (``mapping``).
+2. Every table that is needed: filter, check rows, hash, and into DuckDB as text (``files``, ``store``).
+3. Withdrawn people leave, then one row per person (``ids``), then the join: somebody counts who is in every
+   table that holds a required variable; a row absent elsewhere is missing values.
+4. Text to numbers and levels, once (``values``).
+
+Everything that keeps the site out is gathered, step by step, and raised as one DataError. It names tables,
+columns and counts of rows, never an id or a value, and stays at the site. People come in the order of their
+ids, so that the order of rows in the files changes nothing.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+from cohortsum.crypto.errors import ConfigurationError, DataError
+from cohortsum.node.config import TablesConfig
+from cohortsum.node.tables.files import SiteFile, combined_digest
+from cohortsum.node.tables.ids import choose_rows, compare, leave_out, require_ids
+from cohortsum.node.tables.mapping import Column, Needs, Sources, find_sources, place_of
+from cohortsum.node.tables.rows import Wanted, require_sound
+from cohortsum.node.tables.sniff import Layout
+from cohortsum.node.tables.store import Store
+from cohortsum.node.tables.values import Cells, ValuesFile, count_decimal_commas
+from cohortsum.study.batch import Batch
+from cohortsum.study.variables import Factor
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A site's people for one study, read and checked. A context manager: closing removes the private copy.
+
+    Attributes:
+        people: number of people in the join; at least 1.
+        supplied: suppliable variables that are mapped and convertible here.
+        missing_variables: why the other suppliable ones are not; stays at the site.
+        digest: see ``content_digest``.
+        report: sentences for the site's admin; counts only; stays at the site.
+    """
+
+    people: int = field(repr=False)
+    supplied: frozenset[str]
+    missing_variables: Mapping[str, str] = field(repr=False)
+    digest: bytes = field(repr=False)
+    report: tuple[str, ...] = field(repr=False)
+    _values: ValuesFile = field(repr=False)
+    _folder: "tempfile.TemporaryDirectory[str]" = field(repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the private copy of the values; no batches after it."""
+        self._folder.cleanup()
+
+    def batches(self, size: int = 4096) -> Iterator[Batch]:
+        """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables."""
+        return self._values.batches(size)
+
+
+def open_tables(config: TablesConfig, needs: Needs, scratch: Path | None = None) -> Tables:
+    """Read a site's tables for a study.
+
+    Args:
+        config: the site's tables, every one with a path (see ``TablesConfig.for_file``).
+        needs: what the study wants.
+        scratch: folder for the private copy (mode 0700, removed on close); None takes the system's.
+
+    Raises:
+        DataError: with everything that keeps the site out, one sentence per line.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="cohortsum-", dir=scratch)
+    try:
+        with Store(Path(folder.name)) as store:
+            return _Opening(config, needs, store, folder).tables()
+    except BaseException:
+        folder.cleanup()
+        raise
+
+
+def content_digest(config: TablesConfig) -> bytes:
+    """Return one SHA-256 over the bytes of every table and the exclusion list: what a snapshot is known by.
+
+    Equal to ``Tables.digest``, without reading rows. Raises DataError for a file that cannot be read.
+    """
+    return combined_digest(
+        {name: file.sha256() for name, file in (_tables_of(config) | _exclusions_of(config)).items()}
+    )
+
+
+class _Opening:
+    """The state of one opening; ``tables`` runs the steps."""
+
+    def __init__(
+        self,
+        config: TablesConfig,
+        needs: Needs,
+        store: Store,
+        folder: "tempfile.TemporaryDirectory[str]",
+    ) -> None:
+        self._config, self._needs, self._store, self._folder = config, needs, store, folder
+        self._files = _tables_of(config)
+        self._labels = {name: file.label for name, file in self._files.items()}
+        self._short = {name: f"t{index}" for index, name in enumerate(self._files)}
+        self._problems: list[str] = []
+        self._report: list[str] = []
+
+    def tables(self) -> Tables:
+        layouts = self._gather({name: file.layout for name, file in self._files.items()})
+        names = {
+            name: [self._config.tables[name].renamed(column) for column in layout.names]
+            for name, layout in layouts.items()
+        }
+        sources = find_sources(self._config, names, self._labels, self._needs)
+        self._raise(sources.problems)
+
+        core, used = self._choose_tables(sources)
+        digests = self._gather(
+            {
+                name: partial(self._load, name, layouts[name], names[name], sources)
+                if name in used
+                else file.sha256
+                for name, file in self._files.items()
+            }
+        )
+        for name, file in _exclusions_of(self._config).items():
+            digests[name] = self._leave_out(file, used)
+        self._gather({name: partial(self._one_row_each, name) for name in used})
+
+        cells = self._join(core, used, sources)
+        values = self._parse(cells, sources, layouts)
+        self._report += [f"variable {name} is not supplied: {why}" for name, why in sources.absent.items()]
+        return Tables(
+            cells.people,
+            self._needs.suppliable & sources.found.keys(),
+            dict(sources.absent),
+            combined_digest(digests),
+            tuple(self._report),
+            values,
+            self._folder,
+        )
+
+    def _gather(self, steps: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+        """Run every step, so that one error does not hide the next; raise them together."""
+        results: dict[str, _T] = {}
+        problems: list[str] = []
+        for name, step in steps.items():
+            try:
+                results[name] = step()
+            except DataError as error:
+                problems.append(error.message)
+        self._raise(problems)
+        return results
+
+    def _raise(self, problems: Sequence[str]) -> None:
+        if problems:
+            raise DataError("\n".join(problems))
+
+    def _choose_tables(self, sources: Sources) -> tuple[list[str], list[str]]:
+        """Return the tables everybody must be in, and all that are read, both in the order of node.yaml."""
+        columns = {name: source for name, source in sources.found.items() if isinstance(source, Column)}
+        core = {column.table for name, column in columns.items() if name in self._needs.required}
+        core = core or set(list(self._files)[:1])
+        used = core | {column.table for column in columns.values()}
+        return [name for name in self._files if name in core], [name for name in self._files if name in used]
+
+    def _load(self, name: str, layout: Layout, names: Sequence[str], sources: Sources) -> bytes:
+        """Bring one table into the store and return the hash of its file."""
+        table, label, short = self._config.tables[name], self._labels[name], self._short[name]
+        wanted = Wanted(
+            place_of(table.id, names, label),
+            None if table.rows is None else place_of(table.rows.order, names, label),
+            [source.place for source in _columns(sources, name).values()],
+        )
+        plain = Path(self._folder.name) / f"{short}.rows"
+        count, digest = self._files[name].copy(layout, wanted, plain)
+        require_sound(count, layout, label, reject_broken=table.broken_rows == "reject")
+        if count.broken:
+            self._report.append(f"{label}: {count.broken} broken rows were rejected")
+        self._store.load(short, plain, count.longest)
+        plain.unlink()
+        require_ids(self._store, short, label, table.id)
+        return digest
+
+    def _leave_out(self, file: SiteFile, used: Sequence[str]) -> bytes:
+        ids, digest = file.texts()
+        found, unknown = leave_out(self._store, [self._short[name] for name in used], ids, file.label)
+        self._report.append(f"{file.label}: {found} ids were left out, {unknown} are in no table")
+        return digest
+
+    def _one_row_each(self, name: str) -> None:
+        table = self._config.tables[name]
+        dropped = choose_rows(self._store, self._short[name], self._labels[name], table.id, table.rows)
+        if dropped:
+            self._report.append(f"{self._labels[name]}: {dropped} rows of other visits were not used")
+
+    def _join(self, core: Sequence[str], used: Sequence[str], sources: Sources) -> Cells:
+        """Join the tables into ``joined``, its rows numbered by ``place``; at least 1 person."""
+        short, store = self._short, self._store
+        first, *others = core
+        extra = [name for name in used if name not in core]
+        wanted = ", ".join(f"{short[name]}.cells AS {short[name]}_cells" for name in used)
+        joins = "".join(f" JOIN {short[name]} USING (id)" for name in others)
+        joins += "".join(f" LEFT JOIN {short[name]} USING (id)" for name in extra)
+        store.run(
+            f"CREATE TABLE joined AS SELECT row_number() OVER (ORDER BY {short[first]}.id) - 1 AS place,"
+            f" {wanted} FROM {short[first]}{joins} ORDER BY place"
+        )
+        matches: list[str] = []
+        for name in (*others, *extra):
+            matches += compare(store, (short[first], self._labels[first]), (short[name], self._labels[name]))
+        people = store.count("SELECT count(*) FROM joined")
+        if not people:
+            listed = ", ".join(self._labels[name] for name in core)
+            self._raise(
+                [
+                    f"0 people are left in {listed}; the ids of all tables must be equal, letter by letter",
+                    *matches,
+                ]
+            )
+        self._report += [f"{people} people are in every table that is needed", *matches]
+        return Cells(store, people, {f"{short[name]}_cells": tuple(_columns(sources, name)) for name in used})
+
+    def _parse(self, cells: Cells, sources: Sources, layouts: Mapping[str, Layout]) -> ValuesFile:
+        variables = self._needs.variables
+        factors = frozenset(name for name in sources.order if isinstance(variables[name], Factor))
+        values = ValuesFile(Path(self._folder.name) / "values.f64", cells.people, sources.order, factors)
+        may_have_commas = {name for name, layout in layouts.items() if layout.delimiter in (";", "\t")}
+        commas = count_decimal_commas(cells, sources.found, may_have_commas)
+        problems: list[str] = []
+        for name, tally in values.write(cells, sources.found, commas).items():
+            source = sources.found[name]
+            if isinstance(source, Column):
+                where = self._where(name, source)
+                problems += tally.problems(where, cells.people)
+                self._report += tally.report(where, cells.people)
+                if name in commas:
+                    self._report.append(f"{where}: {commas[name]} rows are read with decimal commas")
+        self._raise(problems)
+        return values
+
+    def _where(self, variable: str, source: Column) -> str:
+        also = "" if source.name == variable else f" (variable {variable})"
+        return f"{self._labels[source.table]}, column {source.name}{also}"
+
+
+def _columns(sources: Sources, table: str) -> dict[str, Column]:
+    """Return the variables that come from ``table``, in the order in which its cells are kept."""
+    return {
+        name: source
+        for name in sources.order
+        if isinstance(source := sources.found[name], Column) and source.table == table
+    }
+
+
+def _tables_of(config: TablesConfig) -> dict[str, SiteFile]:
+    files: dict[str, SiteFile] = {}
+    for name, table in config.tables.items():
+        if table.path is None:
+            raise ConfigurationError(
+                f"node.yaml: tables.{name}.path: required here; say where the table lies"
+            )
+        files[name] = SiteFile(f"table {name}", table.path)
+    return files
+
+
+def _exclusions_of(config: TablesConfig) -> dict[str, SiteFile]:
+    # no table is called so: table names hold no colon
+    return {} if config.exclude is None else {"exclude:": SiteFile("exclude", config.exclude)}

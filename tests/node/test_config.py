@@ -1,0 +1,189 @@
+"""Settings files of a site: what loads, what is refused, and how the refusal reads."""
+
+from pathlib import Path
+
+import pytest
+
+from cohortsum.crypto.errors import ConfigurationError, NotInThisVersionError
+from cohortsum.node.config import (
+    NodeConfig,
+    PolicyConfig,
+    TablesConfig,
+    load_node_config,
+    load_policy_config,
+    load_tables_config,
+    read_yaml,
+    refuse_unbuilt_policy,
+)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+NODE = """\
+site: nyu
+coordinator: aggregator.example.org:443
+identity_key: keys/nyu.identity
+epoch: 2026-11
+tables:
+  cov:
+    path: cov.csv
+    id: SubjID
+"""
+
+WHOLE_POLICY = """\
+profile: dpuk
+thresholds: {count: 20, set_difference: 10, site_totals: protected, pattern_difference: 5, min_sites: 5}
+statistics: [summary]
+noise: [distributed, local]
+auto_approve:
+  - statisticians: [stat1]
+    statistics: [summary]
+    outcomes: ["lh_*_thickness"]
+    max_epsilon: 0.5
+    until: 2026-12-31
+budget: {epsilon: 3.0, delta: 1.0e-5}
+waivers:
+  - {rule: complement_suppression, value: false, reason: "public counts", by: admin1, until: 2027-03-31}
+egress: {checkers: [check1]}
+"""
+
+
+def written(folder: Path, text: str, name: str = "node.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_node_config(written(folder, text))
+    return caught.value.message
+
+
+def test_example_node_file_loads() -> None:
+    node = load_node_config(EXAMPLES / "node.yaml")
+    assert node.site == "nyu"
+    assert node.epoch == "2026-11"
+    assert node.tables["covariates"].path == EXAMPLES / "clinical/participants.tsv"
+    assert node.exclude == EXAMPLES / "withdrawn.txt"
+    assert node.variables["dx"].codes == {"1": "autism", "2": "control"}
+    assert node.variables["scanner_field"].constant == "3"
+    assert node.tables["thickness"].renamed("lh_G_and_S_thickness") == "lh_G&S_thickness"
+    assert node.tables["thickness"].renamed("xlh_G_and_S_thickness") == "xlh_G_and_S_thickness"
+
+
+def test_example_policy_loads_and_runs_in_this_version() -> None:
+    policy = load_policy_config(EXAMPLES / "policy.yaml")
+    refuse_unbuilt_policy(policy)
+    assert policy.thresholds.min_participants_per_site == 20
+    assert policy.statistics == ("summary", "histogram", "regression")
+    assert policy.noise == ("none",)
+
+
+def test_every_unbuilt_part_of_a_policy_is_refused_by_name(tmp_path: Path) -> None:
+    policy = load_policy_config(written(tmp_path, WHOLE_POLICY, "policy.yaml"))
+    with pytest.raises(NotInThisVersionError, match="not in this version") as caught:
+        refuse_unbuilt_policy(policy)
+    for part in (
+        "disclosure control",
+        "thresholds.count",
+        "set_difference",
+        "site_totals: protected",
+        "pattern_difference",
+        "auto_approve",
+        "budget",
+        "waivers",
+        "egress",
+    ):
+        assert part in caught.value.feature
+
+
+def test_default_profile_is_dpuk_and_refused() -> None:
+    assert PolicyConfig().profile == "dpuk"
+    with pytest.raises(NotInThisVersionError, match="disclosure control"):
+        refuse_unbuilt_policy(PolicyConfig())
+
+
+def test_all_faults_of_a_file_are_reported_with_their_lines(tmp_path: Path) -> None:
+    text = NODE.replace("site: nyu", "sitte: nyu").replace(
+        "    id: SubjID\n", "    rows: {order: v, choose: best}\n"
+    )
+    message = refusal(tmp_path, text)
+    assert "node.yaml:1: sitte: unknown key; correct its spelling or remove it" in message
+    assert "site: required key is absent; add it" in message
+    assert "node.yaml:6: tables.cov.id: required key is absent" in message
+    assert "node.yaml:8: tables.cov.rows.choose: expected 'first' or 'last'" in message
+
+
+def test_scalars_are_taken_as_written(tmp_path: Path) -> None:
+    text = (
+        NODE
+        + "    missing: [-9999, 01, no]\nvariables:\n  sex: {from: cov.a.b, codes: {1: male, no: female}}\n"
+    )
+    node = load_node_config(written(tmp_path, text))
+    assert node.tables["cov"].missing == {"-9999", "01", "no"}
+    sex = node.variables["sex"]
+    assert sex.codes == {"1": "male", "no": "female"}
+    assert sex.source is not None
+    assert (sex.source.table, sex.source.column) == ("cov", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("addition", "expectation"),
+    [
+        ("site: again\n", "9: site: the key is given twice"),
+        ("variables: {x: {from: nodot}}\n", "9: variables.x.from: expected table.column"),
+        ("variables: {x: {from: other.c}}\n", "variable x: expected a table named under tables"),
+        ("variables: {x: {unit: voxels}}\n", "expected unit: voxels and voxel_mm3 together"),
+        ("variables: {x: {constant: 3, from: cov.x}}\n", "expected either constant"),
+        ("variables: {x: {codes: {a: b}, missing: [a]}}\n", "either under codes or under missing"),
+        ("    rename: [{match: '(', to: x}]\n", "expected a regular expression"),
+        ("    rename: [{match: 'a', to: '\\1'}]\n", "expected a regular expression"),
+        ("exclude: !!python/name:os.system x\n", "9: exclude: a tag (!); remove it"),
+        ("exclude: &a x\nvariables: {b: {from: *a}}\n", "an alias (*)"),
+        ("exclude: [\n", "not YAML"),
+    ],
+)
+def test_a_faulty_node_file_is_refused(tmp_path: Path, addition: str, expectation: str) -> None:
+    assert expectation in refusal(tmp_path, NODE + addition)
+
+
+def test_a_site_needs_a_table_with_a_path(tmp_path: Path) -> None:
+    assert "at least one table" in refusal(tmp_path, NODE.partition("tables:")[0])
+    assert "expected a path" in refusal(tmp_path, NODE.replace("    path: cov.csv\n", ""))
+
+
+def test_an_absent_file_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_yaml(tmp_path / "none.yaml")
+
+
+def test_a_shared_node_file_ignores_what_is_about_one_site(tmp_path: Path) -> None:
+    shared = load_tables_config(written(tmp_path, NODE))
+    assert type(shared) is TablesConfig
+    one = shared.for_file(tmp_path / "amc.csv", "person")
+    assert one.tables["cov"].path == tmp_path / "amc.csv"
+    assert one.tables["cov"].id == "SubjID"
+
+
+def test_without_tables_the_id_is_the_study_person(tmp_path: Path) -> None:
+    assert TablesConfig().for_file(tmp_path / "a.csv", "person").tables["data"].id == "person"
+
+
+def test_several_tables_do_not_fit_one_file(tmp_path: Path) -> None:
+    shared = load_tables_config(written(tmp_path, NODE + "  more: {id: x}\n"))
+    with pytest.raises(ConfigurationError, match="2 tables, expected one"):
+        shared.for_file(tmp_path / "a.csv", "person")
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        PolicyConfig().profile = "open_data"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_node_settings_extend_table_settings() -> None:
+    assert set(NodeConfig.model_fields) - set(TablesConfig.model_fields) == {
+        "site",
+        "coordinator",
+        "identity_key",
+        "epoch",
+    }
