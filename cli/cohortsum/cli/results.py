@@ -1,0 +1,75 @@
+"""`cohortsum results`: the tables of a release on a terminal."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.report.document import ResultDocument, from_json, provenance
+from cohortsum.report.effects import effect_terms, read_effects
+from cohortsum.report.text import TextTable, text_table, top_effects
+from cohortsum.study.results import Table
+
+NOTHING = "no noise"
+"""What a column of noise errors holds everywhere in a version without noise; the terminal leaves it out."""
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(help="The folder that a run wrote.")],
+    analysis: Annotated[str | None, typer.Argument(help="Show this analysis only.")] = None,
+    rows: Annotated[int, typer.Option(help="Rows per table; 0 for all.", min=0)] = 20,
+) -> None:
+    """Show the results in a folder."""
+    document = read_document(folder)
+    names = [block.analysis for block in document.tables]
+    if analysis is not None and analysis not in names:
+        raise ConfigurationError(f"no analysis '{analysis}' in {folder}; there are {', '.join(names)}")
+    console = Console(highlight=False, soft_wrap=True)
+    for block in document.tables:
+        if analysis in (None, block.analysis):
+            show_table(console, block.table(), rows or None)
+    console.print(provenance(document), style="dim")
+
+
+def read_document(folder: Path) -> ResultDocument:
+    """Return the typed document of a release folder; raises ConfigurationError if there is none."""
+    path = folder / "result.json"
+    try:
+        return from_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read ({error.strerror}); name the folder that holds result.json"
+        ) from None
+
+
+def show_table(console: Console, table: Table, limit: int | None) -> None:
+    """Print a table: the strongest effects where one was asked for, otherwise its first rows."""
+    terms = effect_terms(table) if table.kind == "regression" else ()
+    if not terms:
+        console.print(framed(text_table(table, limit), f"{table.analysis}  ({table.kind})"))
+    for term in terms:
+        shown = top_effects(read_effects(table, term), limit or len(table.rows))
+        console.print(framed(shown, f"{table.analysis}: effect of {term}, smallest p first"))
+    for note in table.notes:
+        console.print(f"  {escape(note)}", style="dim")
+
+
+def framed(content: TextTable, title: str) -> RichTable:
+    """Return the cells of a text table in a frame."""
+    frame = RichTable(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
+    shown = [
+        place for place in range(len(content.header)) if any(row[place] != NOTHING for row in content.rows)
+    ]
+    for place in shown:
+        justify: Literal["left", "right"] = "right" if content.right[place] else "left"
+        frame.add_column(escape(content.header[place]), justify=justify, overflow="fold", no_wrap=place == 0)
+    for row in content.rows:
+        frame.add_row(*(escape(row[place]) for place in shown))
+    if content.left_out:
+        frame.caption = f"{content.left_out} further rows in the CSV file"
+    return frame

@@ -1,0 +1,191 @@
+"""A consortium made for one run: keys, signed roster, signed and approved study, one folder per site.
+
+The keys are thrown away with the folder. What the study says of enrolment and gathering is for people who are not here and
+is ignored; the study's epoch is taken as the label of a snapshot of the input.
+"""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cohortsum.crypto.errors import ConfigurationError, refuse
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.crypto.signing import IdentityKey
+from cohortsum.node.config import read_yaml
+from cohortsum.protocol.roster import ROSTER, Roster
+from cohortsum.study.definition import FrozenStudy, load_roster
+from cohortsum.study.definition.signing import SignedStudy, sign_study, signed_study_to_json
+from cohortsum.study.planning import StudyPlan, plan_study
+
+COORDINATOR = "coordinator-service"
+STATISTICIAN = "statistician-one"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One site: its id, its folder and its table."""
+
+    site: str
+    folder: Path
+    table: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Consortium:
+    """Everything that a run needs on disk.
+
+    Attributes:
+        folder: holds all of it.
+        members: the sites by roster index.
+        roster: as signed.
+        plan: of the study.
+        signed: the study as the statistician signed it.
+        coordinator_key: file of the coordinator's identity key.
+        operator_key: the operator's public key.
+        node_facts: what a shared node.yaml says, or nothing.
+    """
+
+    folder: Path
+    members: tuple[Member, ...]
+    roster: Roster
+    plan: StudyPlan
+    signed: SignedStudy
+    coordinator_key: Path
+    operator_key: bytes
+    node_facts: dict[str, object]
+
+
+def found(
+    study: FrozenStudy, tables: dict[str, Path], profile: str, node_file: Path | None, folder: Path
+) -> Consortium:
+    """Make a consortium of the sites in ``tables`` for one study.
+
+    Raises:
+        NotInThisVersionError: for a profile other than open_data.
+        ConfigurationError: the node file cannot be shared, or no round can run with these sites.
+    """
+    if profile != "open_data":
+        refuse(
+            f"profile {profile} (disclosure control)",
+            "only data that may be public can be used: if these may, say --profile open_data",
+        )
+    operator, statistician = _new_key(), _new_key()
+    keys = {name: _new_seed() for name in (COORDINATOR, *tables)}
+    entries: list[dict[str, object]] = [
+        _entry(site, "site", IdentityKey(keys[site]).public) | {"index": index}
+        for index, site in enumerate(tables)
+    ]
+    entries.append(_entry(COORDINATOR, "coordinator", IdentityKey(keys[COORDINATOR]).public))
+    entries.append(_entry(STATISTICIAN, "statistician", statistician.public))
+    text = {"consortium": "simulated", "roster": study.roster, "identities": entries}
+    roster_bytes = yaml.safe_dump(text, sort_keys=False).encode()
+    roster = load_roster(roster_bytes, "consortium.yaml")
+    plan = plan_study(study, roster)
+    signed = sign_study(study, STATISTICIAN, statistician)
+    facts = _node_facts(node_file)
+    signature = operator.sign(ROSTER, roster_bytes).hex()
+    members: list[Member] = []
+    for site, table in tables.items():
+        home = folder / "sites" / site
+        home.mkdir(parents=True)
+        _write_secret(home / "identity.key", keys[site])
+        (home / "consortium.yaml").write_bytes(roster_bytes)
+        (home / "consortium.sig").write_text(signature)
+        (home / "operator.pub").write_text(operator.public.hex())
+        (home / "policy.yaml").write_text(f"profile: {profile}\n")
+        (home / "approved.txt").write_text(study.digest.hex() + "\n")
+        members.append(Member(site, home, table))
+    hub = folder / "coordinator"
+    hub.mkdir()
+    _write_secret(hub / "identity.key", keys[COORDINATOR])
+    (hub / "consortium.yaml").write_bytes(roster_bytes)
+    (hub / "consortium.sig").write_text(signature)
+    (hub / "study.json").write_bytes(signed_study_to_json(signed))
+    return Consortium(
+        folder, tuple(members), roster, plan, signed, hub / "identity.key", operator.public, facts
+    )
+
+
+def write_node_file(consortium: Consortium, member: Member, coordinator: str) -> Path:
+    """Write a site's node.yaml, now that the coordinator's address is known, and return its path."""
+    facts = dict(consortium.node_facts)
+    tables = facts.get("tables")
+    if not isinstance(tables, dict):
+        tables = {"data": {"id": consortium.plan.study.person}}
+    facts["tables"] = {name: {**table, "path": str(member.table)} for name, table in tables.items()}
+    facts |= {
+        "site": member.site,
+        "coordinator": coordinator,
+        "identity_key": "identity.key",
+        "epoch": consortium.plan.study.epoch,
+    }
+    path = member.folder / "node.yaml"
+    path.write_text(yaml.safe_dump(facts, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def write_coordinator_file(consortium: Consortium, results: Path, gather_s: float) -> Path:
+    """Write coordinator.yaml and return its path."""
+    hub = consortium.folder / "coordinator"
+    settings = {
+        "roster": "consortium.yaml",
+        "roster_signature": "consortium.sig",
+        "operator_key": consortium.operator_key.hex(),
+        "identity": COORDINATOR,
+        "identity_key": "identity.key",
+        "study": "study.json",
+        "listen": "127.0.0.1:0",
+        "store": f"sqlite:///{(hub / 'coordinator.db').resolve()}",
+        "spool": "spool",
+        "results": str(results.resolve()),
+        "gather_s": gather_s,
+        # a process that has died here never comes back: no step waits longer than its deadline
+        "step_max_s": consortium.plan.study.deadlines_s.step,
+        "grace_s": 2.0,
+    }
+    path = hub / "coordinator.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    return path
+
+
+def _node_facts(node_file: Path | None) -> dict[str, object]:
+    """Return what a shared node file says of tables and variables, for one file per site."""
+    if node_file is None:
+        return {}
+    content, _ = read_yaml(node_file)
+    if not isinstance(content, dict):
+        raise ConfigurationError(
+            f"{node_file.name}: expected keys such as variables:; see examples/node.yaml"
+        )
+    facts: dict[str, object] = {str(key): value for key, value in content.items()}
+    tables = facts.get("tables")
+    if isinstance(tables, dict) and len(tables) != 1:
+        raise ConfigurationError(f"{node_file.name}: {len(tables)} tables; a simulated site has one")
+    if isinstance(facts.get("exclude"), str):
+        facts["exclude"] = str((node_file.parent / str(facts["exclude"])).resolve())
+    return facts
+
+
+def _entry(name: str, role: str, key: bytes) -> dict[str, object]:
+    return {
+        "id": name,
+        "role": role,
+        "name": f"simulated {role}",
+        "organisation": "simulated",
+        "key": f"ed25519:{key.hex()}",
+    }
+
+
+def _new_seed() -> SecretBytes:
+    return SecretBytes(secrets.token_bytes(32), "identity seed")
+
+
+def _new_key() -> IdentityKey:
+    return IdentityKey(_new_seed())
+
+
+def _write_secret(path: Path, seed: SecretBytes) -> None:
+    path.touch(mode=0o600)
+    path.write_text(seed.reveal().hex())

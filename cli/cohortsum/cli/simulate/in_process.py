@@ -1,0 +1,138 @@
+"""The same consortium in one process, without sockets: the same sessions and machines, messages handed over directly.
+
+For speed. What gRPC, TLS, spooling and separate processes add is not exercised.
+"""
+
+import os
+import secrets
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import structlog
+
+from cohortsum.cli.simulate.consortium import Consortium, write_node_file
+from cohortsum.cli.simulate.progress import Progress
+from cohortsum.coordinator.publish import result_document, write_release
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.parallel import add_masks_parallel
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.crypto.signing import IdentityKey
+from cohortsum.node.config import load_node_config, load_policy_config
+from cohortsum.node.ledger import Ledger
+from cohortsum.node.session import Site, StudySession
+from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
+from cohortsum.protocol.coordinator import CoordinatorRound
+from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.effects import Combine, CoordinatorEffect, Deliver, MessageTaken
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.masking import add_words, words_digest
+from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.roster import SiteId
+
+
+def run_in_process(consortium: Consortium, results: Path, progress: Progress) -> tuple[str, dict[str, str]]:
+    """Run the study and return the public reason if there is no result (else an empty text), and the local reasons."""
+    with structlog.testing.capture_logs() as logs, ThreadPoolExecutor(os.cpu_count()) as pool:
+        reason = _Run(consortium, results, progress, pool).run()
+    reasons = {
+        str(event["site"]): str(event["reason"]) for event in logs if event["event"] == "study.stays_out"
+    }
+    return reason, reasons
+
+
+class _Run:
+    def __init__(
+        self, consortium: Consortium, results: Path, progress: Progress, pool: ThreadPoolExecutor
+    ) -> None:
+        self._consortium, self._results, self._progress, self._pool = consortium, results, progress, pool
+        self._sessions: dict[int, StudySession] = {}
+        self._uploads: dict[int, Vector] = {}
+        self._queue: deque[tuple[int, Packet]] = deque()
+
+    def run(self) -> str:
+        consortium = self._consortium
+        with ExitStack() as stack:
+            approvals: dict[int, Envelope] = {}
+            for member in consortium.members:
+                session = StudySession(
+                    self._site(member.folder, write_node_file(consortium, member, "none:1"))
+                )
+                stack.callback(session.close)
+                index = consortium.roster.sites[SiteId(member.site)]
+                self._sessions[index] = session
+                envelope = session.consider(consortium.signed).envelope
+                if envelope.kind is Kind.APPROVAL:
+                    approvals[index] = envelope
+                taking_part = envelope.kind is Kind.APPROVAL
+                self._progress.take(
+                    {"event": "study.answer", "site": member.site, "taking_part": taking_part}
+                )
+            least = consortium.plan.round.protection.min_sites
+            if len(approvals) < least:
+                return f"{len(approvals)} sites take part, {least} are required"
+            return self._round(approvals)
+
+    def _site(self, folder: Path, node_file: Path) -> Site:
+        config, roster = load_node_config(node_file), self._consortium.roster
+        seed = SecretBytes(bytes.fromhex(config.identity_key.read_text()), "identity seed")
+        return Site(
+            roster=roster,
+            signer=Signer(roster.identities[config.site], IdentityKey(seed)),
+            tables=config,
+            policy=load_policy_config(folder / "policy.yaml"),
+            epoch=config.epoch,
+            ledger=Ledger(None),
+            approved=frozenset({self._consortium.plan.study.digest}),
+            pool=self._pool,
+            scratch=folder,
+        )
+
+    def _round(self, approvals: dict[int, Envelope]) -> str:
+        consortium, roster = self._consortium, self._consortium.roster
+        seed = SecretBytes(bytes.fromhex(consortium.coordinator_key.read_text()), "identity seed")
+        signer = Signer(roster.coordinator, IdentityKey(seed))
+        key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, 1)
+        machine = CoordinatorRound(CoordinatorSetup(signer, roster, consortium.plan.round, approvals), key)
+        self._progress.take(
+            {"event": "round.open", "attempt": 1, "sites": len(approvals), "numbers": machine.length}
+        )
+        self._apply(machine, machine.open())
+        while not isinstance(machine.state, Opened | Aborted):
+            while self._queue:
+                self._hand_over(machine, *self._queue.popleft())
+            step = machine.step
+            if step is not None:  # everything is quiet: whoever is silent now stays silent
+                self._apply(machine, machine.deadline_passed(step))
+        state = machine.state
+        if isinstance(state, Aborted):
+            self._progress.take({"event": "round.aborted", "attempt": 1, "reason": state.reason})
+            return state.reason
+        write_release(self._results, result_document(consortium.plan, roster, key, state))
+        self._progress.take({"event": "round.opened", "sites": len(state.survivors), "attempt": 1})
+        return ""
+
+    def _hand_over(self, machine: CoordinatorRound, site: int, packet: Packet) -> None:
+        for send in self._sessions[site].handle(packet):
+            self._apply(machine, machine.receive(send.packet))
+            if send.words is not None:
+                self._uploads[site] = send.words
+                self._apply(machine, machine.uploaded(site, words_digest(send.words)))
+
+    def _apply(self, machine: CoordinatorRound, effects: tuple[CoordinatorEffect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver():
+                    self._queue.append((effect.receiver, effect.packet))
+                case Combine():
+                    total = add_words((self._uploads[site] for site in effect.survivors), machine.length)
+                    add_masks_parallel(
+                        total, effect.keys.plus, effect.keys.minus, self._pool, os.cpu_count() or 1
+                    )
+                    self._apply(machine, machine.combined(total))
+                case MessageTaken():
+                    kind, sender = effect.envelope.kind.name, effect.envelope.sender
+                    self._progress.take({"event": "round.message", "site": sender, "kind": kind})
+                case _:
+                    pass

@@ -1,0 +1,120 @@
+"""One operating-system process per site and one for the coordinator, talking gRPC with mutual TLS over loopback."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from cohortsum.cli.simulate.consortium import Consortium, write_coordinator_file, write_node_file
+from cohortsum.cli.simulate.progress import Event, Progress
+from cohortsum.crypto.errors import RoundFailedError
+
+GATHER_BASE_S = 60.0
+GATHER_PER_SITE_S = 3.0
+PATIENCE_S = 30.0
+
+
+def run_processes(
+    consortium: Consortium, results: Path, progress: Progress, failpoints: dict[str, str] | None = None
+) -> str:
+    """Run the study in processes and return the public reason if there is no result, else an empty text.
+
+    Args:
+        consortium: made by `found`.
+        results: where the coordinator writes the release.
+        progress: shows the coordinator's events.
+        failpoints: by site, the point at which its process kills itself; for tests.
+
+    Raises:
+        RoundFailedError: the coordinator could not start, or died.
+    """
+    gather_s = GATHER_BASE_S + GATHER_PER_SITE_S * len(consortium.members)
+    config = write_coordinator_file(consortium, results, gather_s)
+    logs = consortium.folder / "logs"
+    logs.mkdir()
+    with contextlib.ExitStack() as stack:
+        hub = subprocess.Popen(
+            [sys.executable, "-m", "cohortsum.coordinator.serve", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=stack.enter_context((logs / "coordinator.stderr").open("wb")),
+        )
+        stack.callback(_stop, hub)
+        if hub.stdout is None:
+            raise AssertionError("the coordinator's output is a pipe")
+        events = _events(hub.stdout, logs / "coordinator.jsonl")
+        address = _address(events, logs)
+        for member in consortium.members:
+            write_node_file(consortium, member, address)
+            environment = dict(os.environ)
+            if failpoints and member.site in failpoints:
+                environment["COHORTSUM_FAILPOINT"] = failpoints[member.site]
+            node = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "cohortsum.node.serve", str(member.folder)),
+                    *("--patience", str(PATIENCE_S)),
+                ],
+                stdout=stack.enter_context((logs / f"{member.site}.jsonl").open("wb")),
+                stderr=stack.enter_context((logs / f"{member.site}.stderr").open("wb")),
+                env=environment,
+            )
+            stack.callback(_stop, node)
+        for event in events:
+            progress.take(event)
+            if event.get("event") == "study.ended":
+                hub.wait(timeout=60)
+                return "" if event["released"] else str(event["reason"])
+        raise RoundFailedError(f"the coordinator stopped early; its log is {logs / 'coordinator.jsonl'}")
+
+
+def local_reasons(consortium: Consortium) -> dict[str, str]:
+    """Return why sites stayed out, from their own logs: what only a simulation may show."""
+    reasons: dict[str, str] = {}
+    for member in consortium.members:
+        path = consortium.folder / "logs" / f"{member.site}.jsonl"
+        for event in _lines(path.read_bytes() if path.exists() else b""):
+            if event.get("event") == "study.stays_out":
+                reasons[member.site] = str(event["reason"])
+            elif event.get("event") == "node.stopped":
+                reasons.setdefault(member.site, str(event["sentence"]))
+    return reasons
+
+
+def _address(events: Iterator[Event], logs: Path) -> str:
+    for event in events:
+        if event.get("event") == "coordinator.listening":
+            return f"{event['host']}:{event['port']}"
+        if event.get("event") == "coordinator.stopped":
+            raise RoundFailedError(f"the coordinator could not start: {event['sentence']}")
+    raise RoundFailedError(f"the coordinator could not start; see {logs / 'coordinator.stderr'}")
+
+
+def _events(stream: IO[bytes], copy: Path) -> Iterator[Event]:
+    with copy.open("wb") as file:
+        for line in stream:
+            file.write(line)
+            file.flush()
+            yield from _lines(line)
+
+
+def _lines(data: bytes) -> Iterator[Event]:
+    for line in data.splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # a foreign library may write a line of its own
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

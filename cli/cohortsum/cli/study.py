@@ -1,0 +1,144 @@
+"""`cohortsum study`: what a study file means, before anything runs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.crypto.signing import IdentityKey
+from cohortsum.protocol.bounds import allowed_sizes, dropouts_survived, threshold
+from cohortsum.protocol.roster import Roster
+from cohortsum.study.definition import (
+    FrozenStudy,
+    freeze,
+    load_roster,
+    load_study,
+    refuse_unbuilt,
+    study_schema,
+)
+from cohortsum.study.planning import StudyPlan, plan_study
+
+app = typer.Typer(no_args_is_help=True, help="Check a study file, or print its JSON Schema.")
+
+WORD_BYTES = 8
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The study file.", metavar="STUDY")],
+    sites: Annotated[
+        int | None, typer.Option(help="Plan for this many invited sites; min_sites by default.", min=1)
+    ] = None,
+    roster: Annotated[Path | None, typer.Option(help="Plan for the sites of this consortium.yaml.")] = None,
+) -> None:
+    """Check a study file and print the plan: what travels, what must hold, who sees what."""
+    study = read_study(file)
+    refuse_unbuilt(study)
+    held = (
+        _invented_roster(study, sites or study.protection.min_sites)
+        if roster is None
+        else _read_roster(roster)
+    )
+    print_plan(plan_study(study, held), Console(highlight=False, soft_wrap=True))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of study files, for editors that complete and check them."""
+    typer.echo(json.dumps(study_schema(), indent=2))
+
+
+def read_study(file: Path) -> FrozenStudy:
+    """Return the frozen study in a file; raises StudyFileError with every problem."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{file}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+    return freeze(load_study(text, file.name))
+
+
+def print_plan(plan: StudyPlan, console: Console) -> None:
+    """Print what a study will do, without having seen any data."""
+    study, protection = plan.study, plan.round.protection
+    console.print(f"[bold]{study.title}[/bold]  (study {study.study}, version {study.version})")
+    console.print(
+        f"fingerprint  [bold]{study.fingerprint}[/bold]   the same at every site, to compare by phone"
+    )
+    console.print(f"cohort       epoch {study.epoch}, expires {study.expires}\n")
+
+    travels = Table(title="What each site sends, once, masked", title_justify="left")
+    travels.add_column("analysis")
+    travels.add_column("kind")
+    travels.add_column("numbers", justify="right")
+    travels.add_column("bytes", justify="right")
+    for statistic in plan.statistics:
+        numbers = sum(block.size for block in statistic.layout())
+        kind = type(statistic).__name__.lower()
+        travels.add_row(statistic.name, kind, f"{numbers:,}", f"{numbers * WORD_BYTES:,}")
+    travels.add_section()
+    travels.add_row("all in one round", "", f"{plan.round.length:,}", f"{plan.round.length * WORD_BYTES:,}")
+    console.print(travels)
+    console.print("Outcomes and levels that too few sites supply leave the plan when the round opens.\n")
+
+    holds = Table(title="What must hold before anything opens", title_justify="left")
+    for heading in ("sites that advertise", "needed to open", "dropouts survived", "honest inputs at least"):
+        holds.add_column(heading, justify="right")
+    sizes = allowed_sizes(plan.round.sites_invited, protection)
+    for n in sizes if len(sizes) <= 8 else (*sizes[:4], *sizes[-4:]):
+        t = threshold(n)
+        survived = dropouts_survived(n, protection.min_sites)
+        holds.add_row(
+            str(n), str(max(t, protection.min_sites)), str(survived), str(t - protection.max_colluding_sites)
+        )
+    console.print(holds)
+    console.print(
+        f"people       at least {protection.min_participants} in all: the gate must reach {protection.gate_minimum} in "
+        f"counts capped at {protection.gate_cap} per site\n"
+        f"             ({protection.min_participants} + {protection.max_colluding_sites} colluding x {protection.gate_cap}); "
+        f"at least {protection.min_participants_per_site} at a site; at most {protection.max_participants} in all\n"
+        f"outcomes     at least {protection.suppliers_minimum} sites must supply one\n"
+    )
+
+    sees = Table(title="Who sees what", title_justify="left")
+    sees.add_column("what")
+    sees.add_column("who")
+    sees.add_row("rows, ids, values", "nobody outside the site")
+    sees.add_row("one site's sums", "nobody: masked until added")
+    sees.add_row("number of people, capped and added", "every site and the coordinator")
+    sees.add_row("which outcomes and levels a site has (yes or no)", "every site and the coordinator")
+    sees.add_row("the opened sums, small cells included", "the coordinator, before anyone checks them")
+    sees.add_row("results", "released at once: no checker, no noise, profile open_data")
+    console.print(sees)
+    console.print(
+        "The sums are exact: no noise is added. Only sites whose admin declares the data public (profile open_data) take part."
+    )
+
+
+def _read_roster(path: Path) -> Roster:
+    try:
+        return load_roster(path.read_bytes(), path.name)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read ({error.strerror}); check path and rights"
+        ) from None
+
+
+def _invented_roster(study: FrozenStudy, sites: int) -> Roster:
+    """Return a roster of as many sites as are planned for; a plan depends on their number only."""
+
+    def entry(name: str, role: str, number: int) -> dict[str, object]:
+        key = IdentityKey(SecretBytes(number.to_bytes(32, "big"), "planning key")).public.hex()
+        return {"id": name, "role": role, "name": name, "organisation": "planned", "key": f"ed25519:{key}"}
+
+    entries = [entry(f"site-{index}", "site", index) | {"index": index} for index in range(sites)]
+    entries.append(entry("coordinator-service", "coordinator", sites))
+    text = {"consortium": "planned", "roster": study.roster, "identities": entries}
+    return load_roster(yaml.safe_dump(text).encode(), "planned roster")
