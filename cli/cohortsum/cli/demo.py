@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from cohortsum.cli.consoles import messages, output
 from cohortsum.cli.demo_data import OUTCOMES, write_demo_tables
 from cohortsum.cli.pooled import fit_demo
 from cohortsum.cli.results import read_document, show_table
@@ -32,8 +32,7 @@ def demo(
     in_process: Annotated[bool, typer.Option(help="One process, no sockets.")] = False,
 ) -> None:
     """Run a nine-site masked study on synthetic data and compare it with the pooled fit."""
-    console = Console(highlight=False, soft_wrap=True)
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    console, errors = output(), messages()
     folder = out or Path("cohortsum-out") / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     study = freeze(load_study((files("cohortsum.cli") / "data" / STUDY).read_bytes(), STUDY))
     with tempfile.TemporaryDirectory(prefix="cohortsum-demo-") as scratch:
@@ -60,9 +59,9 @@ def demo(
         title_justify="left",
         box=box.SIMPLE_HEAD,
     )
-    beside.add_column("outcome", no_wrap=True)
+    beside.add_column("outcome", overflow="fold")
     for heading in ("federated", "all rows", "mean of site fits"):
-        beside.add_column(heading, justify="right")
+        beside.add_column(heading, justify="right", no_wrap=True)
     for effect in strongest[:SHOWN]:
         outcome = effect.outcome
         answer = answers[outcome]

@@ -10,9 +10,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from cohortsum.cli import demo, results, study
+from cohortsum.cli.consoles import messages
 from cohortsum.cli.simulate import command as simulate
 from cohortsum.crypto.errors import CohortsumError, RoundFailedError
 
@@ -49,7 +49,7 @@ def _options(
 
 def main() -> None:
     """Run the command and exit with its code."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = messages()
     try:
         app(prog_name="cohortsum")
     except RoundFailedError as error:

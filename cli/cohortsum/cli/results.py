@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from cohortsum.cli.consoles import output
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.report.document import ResultDocument, from_json, provenance
 from cohortsum.report.effects import effect_terms, read_effects
@@ -29,7 +30,7 @@ def results(
     names = [block.analysis for block in document.tables]
     if analysis is not None and analysis not in names:
         raise ConfigurationError(f"no analysis '{analysis}' in {folder}; there are {', '.join(names)}")
-    console = Console(highlight=False, soft_wrap=True)
+    console = output()
     for block in document.tables:
         if analysis in (None, block.analysis):
             show_table(console, block.table(), rows or None)
@@ -67,7 +68,9 @@ def framed(content: TextTable, title: str) -> RichTable:
     ]
     for place in shown:
         justify: Literal["left", "right"] = "right" if content.right[place] else "left"
-        frame.add_column(escape(content.header[place]), justify=justify, overflow="fold", no_wrap=place == 0)
+        frame.add_column(
+            escape(content.header[place]), justify=justify, overflow="fold", no_wrap=content.right[place]
+        )
     for row in content.rows:
         frame.add_row(*(escape(row[place]) for place in shown))
     if content.left_out:

@@ -9,6 +9,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from cohortsum.cli.consoles import output
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -45,7 +46,7 @@ def check(
         if roster is None
         else _read_roster(roster)
     )
-    print_plan(plan_study(study, held), Console(highlight=False, soft_wrap=True))
+    print_plan(plan_study(study, held), output())
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cohortsum.cli.consoles import messages, output
 from cohortsum.cli.results import read_document, show_table
 from cohortsum.cli.simulate.consortium import Consortium, found
 from cohortsum.cli.simulate.in_process import run_in_process
@@ -48,10 +49,10 @@ def simulate(
     ] = False,
 ) -> None:
     """Run a study over files on this machine: a throw-away consortium, real gRPC and TLS, one process per site."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = messages()
     study = read_study(file)
     run = run_simulation(study, data, out, split_by, node, profile, in_process, console, json)
-    report(run, Console(highlight=False, soft_wrap=True), quiet=json)
+    report(run, output(), quiet=json)
 
 
 def run_simulation(
