@@ -1,6 +1,12 @@
-"""What holds for every test: the long searches run only when they are asked for by name."""
+"""What holds for every test: TLS 1.3 only, and the long searches run only when they are asked for by name."""
+
+import os
 
 import pytest
+
+from cohortsum.crypto.certificates import TLS13_ONLY
+
+os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before any test imports grpc, as both daemons do
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -92,7 +92,7 @@ person: column_1
 variables:
   LAB_TSC: {unit: mmol/l, range: [0, 20]}
   LAB_HDL: {unit: mmol/l, range: [-1, 5]}
-  LAB_TRIG: {unit: mmol/l, range: [-5, 20]}
+  LAB_TRIG: {unit: mmol/l, range: [-20, 20]}
   PM_BMI_CONTINUOUS: {unit: kg/m2, range: [5, 80]}
 cohort: {epoch: 2026-11}
 analyses:

@@ -204,7 +204,7 @@ def test_an_outcome_at_two_of_twenty_sites_is_never_summed(tmp_path: Path) -> No
     logs = run.folder / "consortium" / "logs"
     events = [json.loads(line) for line in (logs / "coordinator.jsonl").read_text().splitlines()]
     (opened,) = [event for event in events if event["event"] == "round.open"]
-    summary, regression = 4, (1 + 2) + 1 + 3 + 3
+    summary, regression = 4, (1 + 2) + 2 + 3 + 3
     assert opened["numbers"] == 1 + summary + regression
 
 

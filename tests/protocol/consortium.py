@@ -1,6 +1,7 @@
 """A whole consortium in memory: real machines, no sockets, and a seam through which a test may interfere.
 
-Values are distinct powers of two per site, so that a missing, doubled or foreign contribution shows in the sum.
+Values are distinct powers of two per site, so that a missing, doubled or foreign contribution shows in the
+sum.
 """
 
 import hashlib
@@ -99,7 +100,8 @@ def plan_of(
 class Consortium:
     """Sites, coordinator and the queue of packets between them.
 
-    ``to_site`` and ``to_coordinator`` may replace or drop (None) a packet; ``down`` holds sites that are dead.
+    ``to_site`` and ``to_coordinator`` may replace or drop (None) a packet; ``down`` holds sites that are
+    dead; ``queue`` holds what is on its way.
     """
 
     sites: int
@@ -109,7 +111,7 @@ class Consortium:
     supplies: Callable[[int], frozenset[str]] = lambda _: frozenset()
     people: Callable[[int], int] = lambda index: 10 + index
     attempt: int = 1
-    bound: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    bound: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     coordinator_bound: tuple[int, ...] = ()
     members: tuple[int, ...] | None = None
     to_site: Callable[[int, Packet], Packet | None] = lambda _, packet: packet
@@ -145,7 +147,7 @@ class Consortium:
         self.signed: dict[int, tuple[int, ...]] = {}
         self.seen: dict[int, RoundKey] = {}
         self.log: list[tuple[str, int, Packet]] = []
-        self._queue: deque[tuple[str, int, Packet]] = deque()
+        self.queue: deque[tuple[str, int, Packet]] = deque()
 
     def site(self, index: int, **changes: object) -> SiteRound:
         fields: dict[str, object] = {
@@ -171,7 +173,10 @@ class Consortium:
 
     def expected(self, survivors: Iterable[int]) -> list[int]:
         length = self.coordinator.length
-        return [int(word) for word in sum(self.values(index, length) for index in survivors)]  # type: ignore[union-attr]
+        total = np.zeros(length, dtype=np.int64)
+        for index in survivors:
+            total += self.values(index, length)
+        return [int(word) for word in total]
 
     def run(self) -> None:
         """Play until nothing moves, firing deadlines whenever everything is quiet."""
@@ -184,8 +189,8 @@ class Consortium:
             self.from_coordinator(self.coordinator.deadline_passed(step))
 
     def drain(self) -> None:
-        while self._queue:
-            where, index, packet = self._queue.popleft()
+        while self.queue:
+            where, index, packet = self.queue.popleft()
             if where == "site":
                 self.at_site(index, packet)
             else:
@@ -214,7 +219,7 @@ class Consortium:
                     if sent is None:
                         continue
                     self.log.append(("coordinator", index, sent))
-                    self._queue.append(("coordinator", index, sent))
+                    self.queue.append(("coordinator", index, sent))
                     self.at_upload(index, effect)
                 case Contribute():
                     length = sum(block.size for block in effect.blocks)
@@ -242,7 +247,7 @@ class Consortium:
                     packet = self.to_site(effect.receiver, effect.packet)
                     if packet is not None:
                         self.log.append(("site", effect.receiver, packet))
-                        self._queue.append(("site", effect.receiver, packet))
+                        self.queue.append(("site", effect.receiver, packet))
                 case Combine():
                     total = add_words((self.uploads[s] for s in effect.survivors), self.coordinator.length)
                     add_masks(total, effect.keys.plus, effect.keys.minus)

@@ -1,26 +1,32 @@
-"""A hostile coordinator, hostile sites and a hostile network: every lie ends in a typed error, none in a wrong sum.
+"""A hostile coordinator, sites and network: every lie ends in a typed error, none in a wrong sum.
 
-Every message of a round is mutated, replayed into another round, shown to the wrong step and sent twice with other bytes;
-what one site is shown differently (study, roster, parameters, survivors) makes the round fail there.
+Every message of a round is mutated, replayed into another round, shown to the wrong step and sent twice with
+other bytes; what one site is shown differently (study, roster, parameters, survivors) makes the round fail
+there.
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.protocol import codec
-from cohortsum.protocol.approvals import approve
+from cohortsum.protocol.approvals import approve, read_approval
+from cohortsum.protocol.context import context_hash, public_inputs
 from cohortsum.protocol.coordinator_states import Aborted, Masking, Opened
-from cohortsum.protocol.effects import ContextSpent, Contribute, RoundOver, Send
+from cohortsum.protocol.effects import Audit, ContextSpent, Contribute, RoundOver, Send, SiteEffect
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.masking import words_digest
 from cohortsum.protocol.messages import (
     Adverts,
     Consistency,
+    Delivery,
     Envelope,
     GateOpening,
     GateShares,
@@ -35,8 +41,12 @@ from cohortsum.protocol.messages import (
 )
 from cohortsum.protocol.plan import PlannedBlock
 from cohortsum.protocol.seeds import HeldShares
-from cohortsum.protocol.site_states import Over
+from cohortsum.protocol.site_states import Advertised, Over
+from cohortsum.protocol.site_states import Masked as SiteMasked
 from tests.protocol.consortium import Consortium, identity_key, plan_of, protection
+
+Change = Callable[[Consortium, Packet], Packet]
+"""What a lying coordinator makes of a packet."""
 
 N = 5
 VICTIM = 2
@@ -83,13 +93,13 @@ def altered(envelope: Envelope, where: str) -> Envelope:
             return replace(envelope, context=flip(envelope.context, 3))
 
 
-def play_with_victim(kind: Kind, change: "object") -> Consortium:
+def play_with_victim(kind: Kind, change: Change) -> Consortium:
     """Run a round in which the victim is shown ``change(consortium, packet)`` instead of one message."""
     consortium = Consortium(N)
 
     def to_site(index: int, packet: Packet) -> Packet | None:
         if index == VICTIM and packet.envelope.kind is kind:
-            return change(consortium, packet)  # type: ignore[operator, no-any-return]
+            return change(consortium, packet)
         return packet
 
     consortium.to_site = to_site
@@ -191,8 +201,12 @@ def test_every_message_replayed_into_another_round_is_refused() -> None:
     assert isinstance(new.coordinator.state, Opened)
     for where, index, packet in old.log:
         if where == "coordinator":
-            assert new.coordinator.receive(packet)[0].check == "M3"  # type: ignore[union-attr]
-            assert new.coordinator.receive(Packet(packet.envelope))[0].sender == f"site{index}"  # type: ignore[union-attr]
+            (audit,) = new.coordinator.receive(packet)
+            assert isinstance(audit, Audit)
+            assert audit.check == "M3"
+            (audit,) = new.coordinator.receive(Packet(packet.envelope))
+            assert isinstance(audit, Audit)
+            assert audit.sender == f"site{index}"
 
 
 def test_a_repeated_message_gets_identical_bytes_and_a_different_one_is_refused() -> None:
@@ -230,13 +244,13 @@ def test_a_site_that_sends_two_versions_is_held_to_the_first() -> None:
 
     def twice(index: int, packet: Packet) -> Packet:
         if index == VICTIM and packet.envelope.kind is not Kind.ADVERT:
-            consortium._queue.append(("coordinator", index, packet))
+            consortium.queue.append(("coordinator", index, packet))
             signer = consortium.signers[index]
             message = opened(packet)
             if isinstance(message, GateShares):
                 message = replace(message, gate={owner: share ^ 1 for owner, share in message.gate.items()})
                 other = Packet(signer.sign(packet.envelope.context, message))
-                consortium._queue.append(("coordinator", index, other))
+                consortium.queue.append(("coordinator", index, other))
         return packet
 
     consortium.to_coordinator = twice
@@ -245,10 +259,10 @@ def test_a_site_that_sends_two_versions_is_held_to_the_first() -> None:
     assert {audit.check for audit in consortium.audits} <= {"M5", "M4"}
 
 
-# What one site is shown differently -------------------------------------------------------------------------------
+# What one site is shown differently
 
 
-def opening_with(**changes: object) -> object:
+def opening_with(**changes: object) -> Change:
     def change(consortium: Consortium, packet: Packet) -> Packet:
         return resign(consortium, packet, replace(opened(packet), **changes))  # type: ignore[arg-type]
 
@@ -287,8 +301,6 @@ def test_a_coordinator_that_hides_the_altered_opening_behind_its_context_gets_ma
     def lie(consortium: Consortium, packet: Packet) -> Packet:
         message = opened(packet)
         assert isinstance(message, Opening)
-        from cohortsum.protocol.context import context_hash, public_inputs
-
         kept = tuple(envelope for envelope in message.approvals if envelope.sender != "site4")
         inputs = public_inputs(consortium.plan.digest, [held.digest for held in kept], ())
         plan = consortium.plan
@@ -373,10 +385,11 @@ def test_a_different_l1_for_one_site_ends_with_its_shares_refused() -> None:
 def test_a_different_u2_for_one_site_stops_it_or_its_masks(missing: int) -> None:
     def fewer(consortium: Consortium, packet: Packet) -> Packet:
         message = opened(packet)
-        shares = [held for i, held in enumerate(message.shares) if i != missing]  # type: ignore[union-attr]
+        assert isinstance(message, Delivery)
+        shares = [held for i, held in enumerate(message.shares) if i != missing]
         attached = [held for i, held in enumerate(packet.attachments) if i != missing]
         hub = consortium.coordinator.setup.signer
-        envelope = hub.sign(packet.envelope.context, replace(message, shares=tuple(shares)))  # type: ignore[arg-type]
+        envelope = hub.sign(packet.envelope.context, replace(message, shares=tuple(shares)))
         return Packet(envelope, tuple(attached))
 
     consortium = play_with_victim(Kind.DELIVERY, fewer)
@@ -419,7 +432,7 @@ def test_altered_survivors_are_refused() -> None:
 
 
 def test_another_survivor_set_shown_to_one_site_reaches_no_quorum() -> None:
-    """Four of five is a legal survivor set, so the victim signs it; its signature then belongs to no quorum."""
+    """Four of five is a legal survivor set, so the victim signs it; its signature belongs to no quorum."""
 
     def four(consortium: Consortium, packet: Packet) -> Packet:
         message = opened(packet)
@@ -455,7 +468,7 @@ def test_no_two_statements_can_be_signed_in_one_context() -> None:
 
 
 def test_a_quorum_that_is_too_small_repeated_or_foreign_opens_nothing() -> None:
-    def first(count: int) -> object:
+    def first(count: int) -> Change:
         def change(consortium: Consortium, packet: Packet) -> Packet:
             message = opened(packet)
             assert isinstance(message, Quorum)
@@ -480,7 +493,7 @@ def test_a_quorum_that_is_too_small_repeated_or_foreign_opens_nothing() -> None:
 
 
 def test_a_lie_about_the_opened_gate_is_refused() -> None:
-    def changed(what: str) -> object:
+    def changed(what: str) -> Change:
         def change(consortium: Consortium, packet: Packet) -> Packet:
             message = opened(packet)
             assert isinstance(message, GateOpening)
@@ -542,7 +555,7 @@ def test_a_site_is_asked_for_one_kind_of_share_per_peer_only() -> None:
     assert answers == 4
 
 
-# Hostile sites ------------------------------------------------------------------------------------------------------
+# Hostile sites
 
 
 @pytest.mark.parametrize("bad", [1, 2])
@@ -604,11 +617,11 @@ def test_an_upload_that_is_not_the_signed_one_makes_its_site_a_dropout() -> None
 
 
 def test_impossible_numbers_of_a_site_publish_nothing() -> None:
-    """A site that bypasses its own checks and adds 2**60 is seen in the sum, which is out of its possible range."""
+    """A site that bypasses its own checks and adds 2**60 shows in a sum out of its possible range."""
     consortium = Consortium(N, blocks=(PlannedBlock("powers", 2, 2**40, "person", ()),))
     honest = consortium.machines[VICTIM].contribute
 
-    def poisoned(people: int, values: "np.typing.NDArray[np.int64]") -> tuple[object, ...]:
+    def poisoned(people: int, values: NDArray[np.int64]) -> tuple[object, ...]:
         effects = honest(people, values)
         send = effects[1]
         assert isinstance(send, Send)
@@ -616,12 +629,11 @@ def test_impossible_numbers_of_a_site_publish_nothing() -> None:
         send.words[1] += np.uint64(2**60)
         message = opened(send.packet)
         assert isinstance(message, MaskedInput)
-        from cohortsum.protocol.masking import words_digest
-
         message = replace(message, data_digest=words_digest(send.words))
         signed = consortium.signers[VICTIM].sign(send.packet.envelope.context, message)
         state = consortium.machines[VICTIM].state
-        consortium.machines[VICTIM].state = replace(state, masked=signed)  # type: ignore[arg-type]
+        assert isinstance(state, SiteMasked)
+        consortium.machines[VICTIM].state = replace(state, masked=signed)
         return effects[0], Send(Packet(signed, send.packet.attachments), send.words)
 
     consortium.machines[VICTIM].contribute = poisoned  # type: ignore[method-assign, assignment]
@@ -631,6 +643,9 @@ def test_impossible_numbers_of_a_site_publish_nothing() -> None:
     assert "impossible numbers" in state.reason
 
 
+Honest = Callable[[int, NDArray[np.int64]], tuple[object, ...]]
+
+
 def test_a_site_never_masks_values_that_break_its_plan() -> None:
     consortium = Consortium(N)
     for index, bad in ((0, "bound"), (1, "people"), (2, "shape"), (3, "floor")):
@@ -638,7 +653,7 @@ def test_a_site_never_masks_values_that_break_its_plan() -> None:
         honest = machine.contribute
 
         def contribute(
-            people: int, values: "np.typing.NDArray[np.int64]", bad: str = bad, honest: object = honest
+            people: int, values: NDArray[np.int64], bad: str = bad, honest: Honest = honest
         ) -> tuple[object, ...]:
             if bad == "bound":
                 values[1] = 2**40 * people + 2
@@ -649,7 +664,7 @@ def test_a_site_never_masks_values_that_break_its_plan() -> None:
             else:
                 people = 0
             with pytest.raises(LocalProtocolError):
-                honest(people, values)  # type: ignore[operator]
+                honest(people, values)
             return ()
 
         machine.contribute = contribute  # type: ignore[method-assign, assignment]
@@ -673,10 +688,11 @@ def test_a_site_answers_with_one_vector_per_context() -> None:
 def test_abandoning_wipes_the_seeds_and_answers_nothing_more() -> None:
     consortium = Consortium(N)
     consortium.from_coordinator(consortium.coordinator.open())
-    where, index, packet = consortium._queue.popleft()
+    where, index, packet = consortium.queue.popleft()
     machine = consortium.machines[index]
     machine.receive(packet)
-    attempt = machine.state.attempt  # type: ignore[union-attr]
+    assert isinstance(machine.state, Advertised)
+    attempt = machine.state.attempt
     effects = machine.abandon("the admin withdrew")
     assert isinstance(effects[0], RoundOver)
     assert isinstance(machine.state, Over)
@@ -689,7 +705,7 @@ def test_abandoning_wipes_the_seeds_and_answers_nothing_more() -> None:
     assert where == "site"
 
 
-# Suppliers ----------------------------------------------------------------------------------------------------------
+# Suppliers
 
 
 def test_a_block_with_too_few_suppliers_never_travels() -> None:
@@ -697,7 +713,10 @@ def test_a_block_with_too_few_suppliers_never_travels() -> None:
         PlannedBlock("bmi", 2, 2**40, "person", (frozenset({"bmi"}),)),
         PlannedBlock("powers", 2, 2**40, "person", (frozenset({"age"}),)),
     )
-    supplies = lambda index: frozenset({"age", "bmi"} if index < 2 else {"age"})  # noqa: E731
+
+    def supplies(index: int) -> frozenset[str]:
+        return frozenset({"age", "bmi"} if index < 2 else {"age"})
+
     consortium = Consortium(N, blocks=blocks, items=("age", "bmi"), supplies=supplies)
     consortium.run()
     state = consortium.coordinator.state
@@ -706,13 +725,18 @@ def test_a_block_with_too_few_suppliers_never_travels() -> None:
     assert all(len(words) == 3 for words in consortium.uploads.values())
 
 
+def first_three_supply_fiq(index: int) -> frozenset[str]:
+    return frozenset({"fiq"} if index < 3 else ())
+
+
+def fiq_values(index: int, length: int) -> NDArray[np.int64]:
+    return np.array([10 + index, *([2**index if index < 3 else 0] * (length - 1))], dtype=np.int64)
+
+
 def test_a_block_that_loses_its_suppliers_on_the_way_is_signed_by_nobody() -> None:
     blocks = (PlannedBlock("fiq", 2, 2**40, "person", (frozenset({"fiq"}),)),)
-    supplies = lambda index: frozenset({"fiq"} if index < 3 else ())  # noqa: E731
-    consortium = Consortium(N, blocks=blocks, items=("fiq",), supplies=supplies)
-    consortium.values = lambda index, length: np.array(  # type: ignore[method-assign]
-        [10 + index, *([2**index if index < 3 else 0] * (length - 1))], dtype=np.int64
-    )
+    consortium = Consortium(N, blocks=blocks, items=("fiq",), supplies=first_three_supply_fiq)
+    consortium.values = fiq_values  # type: ignore[method-assign]
     consortium.before_send = lambda index, packet: not (index == 0 and packet.envelope.kind is Kind.MASKED)
     consortium.run()
     assert isinstance(consortium.coordinator.state, Aborted)
@@ -722,11 +746,8 @@ def test_a_block_that_loses_its_suppliers_on_the_way_is_signed_by_nobody() -> No
 def test_a_site_refuses_survivors_that_leave_a_block_too_few_suppliers() -> None:
     """The coordinator's own check is switched off; the sites' holds."""
     blocks = (PlannedBlock("fiq", 2, 2**40, "person", (frozenset({"fiq"}),)),)
-    supplies = lambda index: frozenset({"fiq"} if index < 3 else ())  # noqa: E731
-    consortium = Consortium(N, blocks=blocks, items=("fiq",), supplies=supplies)
-    consortium.values = lambda index, length: np.array(  # type: ignore[method-assign]
-        [10 + index, *([2**index if index < 3 else 0] * (length - 1))], dtype=np.int64
-    )
+    consortium = Consortium(N, blocks=blocks, items=("fiq",), supplies=first_three_supply_fiq)
+    consortium.values = fiq_values  # type: ignore[method-assign]
     consortium.before_send = lambda index, packet: not (index == 0 and packet.envelope.kind is Kind.MASKED)
     lenient = consortium.coordinator.setup
     object.__setattr__(lenient, "plan", replace(lenient.plan, protection=protection(min_honest_inputs=1)))
@@ -739,8 +760,6 @@ def test_an_approval_of_another_study_or_of_unknown_items_is_refused() -> None:
     consortium = Consortium(N)
     signer = consortium.signers[0]
     stranger = replace(plan_of(N, protection()), study_digest=hashlib.sha256(b"x").digest())
-    from cohortsum.protocol.approvals import read_approval
-
     with pytest.raises(RemoteProtocolError, match="M3"):
         read_approval(approve(signer, stranger, "open_data", frozenset()), consortium.plan, consortium.roster)
     with pytest.raises(RemoteProtocolError, match=r"R0\.1"):
@@ -757,7 +776,7 @@ def test_a_key_that_is_not_in_the_roster_signs_nothing() -> None:
         Signer(consortium.roster.identities["site0"], identity_key("site1"))
 
 
-# Bytes --------------------------------------------------------------------------------------------------------------
+# Bytes
 
 
 @given(kind=st.sampled_from(list(Kind)), payload=st.binary(max_size=300))
@@ -810,10 +829,10 @@ def test_spent_contexts_are_recorded_before_the_vector_leaves() -> None:
     order: list[str] = []
     honest = consortium.from_site
 
-    def from_site(index: int, effects: tuple[object, ...]) -> None:
+    def from_site(index: int, effects: tuple[SiteEffect, ...]) -> None:
         if index == VICTIM:
             order.extend(type(effect).__name__ for effect in effects)
-        honest(index, effects)  # type: ignore[arg-type]
+        honest(index, effects)
 
     consortium.from_site = from_site  # type: ignore[method-assign]
     consortium.run()
@@ -830,7 +849,8 @@ def test_a_late_upload_is_not_taken() -> None:
     consortium.run()
     assert not isinstance(consortium.coordinator.state, Masking)
     (audit,) = consortium.coordinator.uploaded(0, bytes(32))
-    assert audit.check == "R2"  # type: ignore[union-attr]
+    assert isinstance(audit, Audit)
+    assert audit.check == "R2"
 
 
 def test_an_envelope_is_the_same_only_if_all_its_bytes_are() -> None:

@@ -53,8 +53,10 @@ def vanish(consortium: Consortium, fates: dict[int, int | None]) -> None:
 def expected_outcome(n: int, fates: dict[int, int | None], min_sites: int) -> tuple[int, ...] | None:
     """Return the survivor set that must open, or None, worked out from the fates alone."""
 
+    last = [fates.get(index) for index in range(n)]
+
     def reached(kind: Kind) -> list[int]:
-        return [i for i in range(n) if fates.get(i) is None or fates[i] >= kind]  # type: ignore[operator]
+        return [index for index, fate in enumerate(last) if fate is None or fate >= kind]
 
     u1 = reached(Kind.ADVERT)
     if broken_bound(len(u1), protection(min_sites=min_sites)) is not None:
@@ -109,7 +111,7 @@ def test_every_placement_of_every_pattern(n: int) -> None:
 
 def _multisets(n: int) -> list[tuple[int | None, ...]]:
     """Return every multiset of n fates, placed so that neighbours in the roster differ."""
-    placed = []
+    placed: list[tuple[int | None, ...]] = []
     for chosen in combinations_with_replacement(range(len(LAST)), n):
         order = [LAST[i] for i in chosen]
         placed.append(tuple(order[::2] + order[1::2]))
@@ -118,9 +120,8 @@ def _multisets(n: int) -> list[tuple[int | None, ...]]:
 
 def test_a_retry_keeps_the_survivors_and_opens_the_same_sum() -> None:
     first = Consortium(5)
-    vanish(
-        first, {4: Kind.SHARES, 3: Kind.MASKED, 2: Kind.MASKED}
-    )  # 3 of 4 survivors would have to sign; 2 do
+    # 4 signatures are required, and 2 of the 4 survivors are gone.
+    vanish(first, {4: Kind.SHARES, 3: Kind.MASKED, 2: Kind.MASKED})
     first.run()
     assert isinstance(first.coordinator.state, Aborted)
     survivors = first.coordinator.state.survivors
@@ -157,7 +158,7 @@ def test_too_few_participants_open_no_data() -> None:
     state = consortium.coordinator.state
     assert isinstance(state, Aborted)
     assert "too few participants" in state.reason
-    assert not [packet for where, _, packet in consortium.log if packet.envelope.kind is Kind.DATA_SHARES]
+    assert not [packet for _, _, packet in consortium.log if packet.envelope.kind is Kind.DATA_SHARES]
 
 
 def test_the_gate_minimum_counts_capped_and_allows_for_colluders() -> None:

@@ -50,6 +50,13 @@ RETRIES = {
     **{(3, 3): 12, (4, 3): 192, (4, 4): 14, (5, 3): 1416, (5, 4): 230, (5, 5): 16, (6, 4): 1736, (6, 5): 268},
     **{(6, 6): 18, (7, 4): 8638, (7, 5): 2056, (7, 6): 306, (7, 7): 20},
 }
+# (honest, colluding): retries with bound signers, and those that open something under a lower threshold.
+BOUND_RETRIES = {
+    **{(3, 0): (12, 0), (4, 0): (100, 0), (5, 0): (294, 94), (6, 0): (602, 172), (7, 0): (1930, 622)},
+    **{(4, 1): (80, 0), (5, 1): (294, 94), (6, 1): (1078, 322), (7, 1): (2146, 870)},
+    **{(4, 2): (80, 0), (5, 2): (468, 0), (6, 2): (1270, 566), (7, 2): (2550, 1054)},
+    **{(5, 3): (372, 0), (6, 3): (1132, 524), (7, 3): (3786, 1700)},
+}
 
 
 def examine(cases: Iterable[Case], rules: Rules = RULES) -> int:
@@ -260,6 +267,75 @@ def test_a_retry_over_fewer_sites_that_lowers_the_threshold_leaks() -> None:
     assert (first, second) == (Size(7, 4), Size(5, 3))
     lowered = (play(case, RULES).leaks() for case in retries(first, {second.honest: second.quorum}.get))
     assert any(Leak.TOO_FEW in leaks for leaks in lowered)
+
+
+def _least_quorum(colluding: int, honest: Iterable[int]) -> int | None:
+    """Return the least quorum of honest sites that any allowed U1 has, of one of ``honest`` sizes.
+
+    Corrupt sites may stay away; the bounds hold against all ``colluding`` of them nevertheless.
+    """
+    quorums = [
+        default_threshold(h + present) - present
+        for h in honest
+        for present in range(colluding + 1)
+        if 2 * default_threshold(h + present) > h + present + colluding
+        and default_threshold(h + present) - colluding >= H_MIN
+    ]
+    return min(quorums, default=None)
+
+
+def _bound_retries(honest: int, colluding: int) -> Iterator[Case]:
+    """Yield the retries in which a site that signed U3 advertises only if U1 is exactly that U3.
+
+    A second attempt without any of them runs at the least quorum of all U1 that hold its U2, one with some of
+    them at that of U1 = U3.
+    """
+    quorum = _least_quorum(colluding, [honest])
+    if quorum is None:
+        return
+
+    def widest(u2: int) -> int | None:
+        return _least_quorum(colluding, range(u2, honest + 1))
+
+    for first, second in retries(Size(honest, quorum), widest):
+        signed = {site for site, view in first.masked() if view.step >= Step.SIGNED}
+        if signed.isdisjoint(site for site, _ in second.masked()):
+            yield first, second
+            continue
+        u3 = next(view.u3 for _, view in first.masked())
+        bound_quorum = _least_quorum(colluding, [u3.bit_count()])
+        u2 = next(view.u2 for _, view in second.masked())
+        if bound_quorum is not None and not u2 & ~u3:
+            yield first, replace(second, quorum=bound_quorum)
+
+
+@pytest.mark.parametrize(("honest", "colluding"), BOUND_RETRIES)
+def test_a_retry_over_any_fewer_sites_is_safe_if_who_signed_joins_only_the_set_it_signed(
+    honest: int, colluding: int
+) -> None:
+    """U1 shrinks arbitrarily and the threshold with it; 7 honest sites and c = 3 hold the leak shown above."""
+    examined = opened_lower = 0
+    for case in _bound_retries(honest, colluding):
+        examined += 1
+        outcome = play(case, RULES)
+        assert not outcome.leaks(), (case, outcome)
+        if case[1].quorum < case[0].quorum:
+            opened_lower += len(outcome.opened) > len(play(case[:1], RULES).opened)
+    assert (examined, opened_lower) == BOUND_RETRIES[honest, colluding]
+
+
+def test_bound_retries_cover_every_allowed_number_of_up_to_seven_honest_sites() -> None:
+    allowed = {
+        (honest, colluding)
+        for honest in range(1, 8)
+        for colluding in range(4)
+        if _least_quorum(colluding, [honest]) is not None
+    }
+    assert allowed == set(BOUND_RETRIES)
+    derived = [s for s in settings(RULES) if s.threshold == default_threshold(s.sites)]
+    assert {(s.size.honest, s.colluding) for s in derived} <= allowed
+    assert _least_quorum(3, [7]) == Setting(10, 3, 7).size.quorum
+    assert _least_quorum(3, [5]) == Setting(8, 3, 6).size.quorum
 
 
 def test_attempts_with_fresh_secrets_add_up() -> None:

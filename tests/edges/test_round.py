@@ -1,0 +1,157 @@
+"""Whole studies over gRPC: the result is that of the pooled rows of the survivors, or there is none."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from cohortsum.coordinator.runner import Outcome
+from cohortsum.coordinator.store import MessageRow, RoundRow, Store, StudyRow, sqlite_url
+from cohortsum.report.document import from_json
+from tests.edges.harness import Loopback, study_with
+from tests.edges.oracle import check_pooled, people_of
+
+STEP = study_with(step="2s")
+
+
+def played(folder: Path, sites: int, study: str, leavers: dict[int, str]) -> Outcome:
+    """Run a study whose leavers vanish as soon as the coordinator has taken something of them."""
+
+    async def play() -> Outcome:
+        async with Loopback(folder, sites, study) as town:
+            for index, what in leavers.items():
+                town.leave_after(f"site{index}", what)
+            outcome = await town.run()
+            assert all(town.tasks[f"site{index}"].cancelled() for index in leavers)
+            return outcome
+
+    return asyncio.run(play())
+
+
+def attempts(folder: Path) -> list[tuple[int, str, str, str]]:
+    """Return attempt, state, reason and survivors of every round in the store."""
+    store = Store(sqlite_url(folder / "coordinator.db"))
+    with store.transaction() as session:
+        held = session.scalars(select(RoundRow).order_by(RoundRow.attempt)).all()
+        found = [(row.attempt, row.state, row.reason, row.survivors) for row in held]
+    store.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A study in which everybody stays."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, played(folder, 5, study_with(step="20s"), {})
+
+
+def test_the_result_is_that_of_all_rows_with_nobody_counted_twice(whole: tuple[Path, Outcome]) -> None:
+    document = whole[1].document
+    assert document is not None
+    check_pooled(document, range(5))
+    assert document.sites.survivors == tuple(f"site{index}" for index in range(5))
+    assert document.sites.dropouts == ()
+
+
+def test_summary_histogram_and_regression_take_one_round(whole: tuple[Path, Outcome]) -> None:
+    assert attempts(whole[0]) == [(1, "opened", "", "site0,site1,site2,site3,site4")]
+
+
+def test_every_message_of_a_site_is_stored_once(whole: tuple[Path, Outcome]) -> None:
+    store = Store(sqlite_url(whole[0] / "coordinator.db"))
+    with store.transaction() as session:
+        counted = session.execute(
+            select(MessageRow.kind, func.count(MessageRow.sender), func.count(MessageRow.sender.distinct()))
+            .group_by(MessageRow.kind)
+        )
+        kinds = {kind: (number, senders) for kind, number, senders in counted}
+        (state,) = session.scalars(select(StudyRow.state))
+    store.close()
+    steps = ("ADVERT", "SHARES", "MASKED", "CONSISTENCY", "GATE_SHARES", "DATA_SHARES")
+    assert kinds == dict.fromkeys(steps, (5, 5))
+    assert state == "released"
+
+
+def test_the_released_file_the_stored_row_and_the_outcome_are_one_document(
+    whole: tuple[Path, Outcome],
+) -> None:
+    folder, outcome = whole
+    assert outcome.document is not None
+    written = (folder / "results" / "result.json").read_bytes()
+    store = Store(sqlite_url(folder / "coordinator.db"))
+    stored = store.result(outcome.document.study.digest)
+    store.close()
+    assert written == stored
+    assert from_json(written) == outcome.document
+
+
+def test_nothing_of_the_uploads_is_left_on_disk(whole: tuple[Path, Outcome]) -> None:
+    assert list((whole[0] / "spool").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("leavers", "counted"),
+    [
+        ({1: "SHARES", 2: "UPLOAD"}, {0, 2, 3, 4, 5, 6}),
+        ({6: "ADVERT", 5: "MASKED"}, {0, 1, 2, 3, 4}),
+        ({4: "CONSISTENCY", 3: "GATE_SHARES"}, {0, 1, 2, 3, 4, 5, 6}),
+    ],
+    ids=["after shares and after upload", "after advert and before upload", "while opening"],
+)
+def test_the_result_is_that_of_the_survivors(
+    tmp_path: Path, leavers: dict[int, str], counted: set[int]
+) -> None:
+    outcome = played(tmp_path, 7, STEP, leavers)
+    assert outcome.document is not None, outcome.reason
+    assert outcome.document.sites.survivors == tuple(f"site{index}" for index in sorted(counted))
+    assert sum(row_n for row_n in counts(outcome)) == people_of(counted)
+    check_pooled(outcome.document, sorted(counted))
+
+
+def counts(outcome: Outcome) -> list[int]:
+    assert outcome.document is not None
+    table = next(block.table() for block in outcome.document.tables if block.analysis == "ages")
+    place = table.columns.index("n")
+    return [int(str(row[place])) for row in table.rows]
+
+
+def test_too_few_masked_vectors_give_no_result_no_files_and_a_public_reason(tmp_path: Path) -> None:
+    outcome = played(tmp_path, 7, STEP, dict.fromkeys((1, 2, 3), "SHARES"))
+    assert outcome == Outcome(None, "4 sites sent their masked vectors, 5 are required")
+    assert attempts(tmp_path) == [(1, "aborted", outcome.reason, "")]
+    assert not (tmp_path / "results").exists()
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_too_few_answers_for_named_survivors_are_tried_again_with_the_same_set_and_then_end(
+    tmp_path: Path,
+) -> None:
+    outcome = played(tmp_path, 7, STEP, dict.fromkeys((1, 2, 3), "UPLOAD"))
+    everybody = ",".join(f"site{index}" for index in range(7))
+    assert outcome.document is None
+    assert [(number, state, survivors) for number, state, _, survivors in attempts(tmp_path)] == [
+        (1, "aborted", everybody),
+        (2, "aborted", everybody),
+    ]
+    assert not (tmp_path / "results").exists()
+
+
+def test_sites_that_come_back_take_part_in_the_retry_and_count_once(tmp_path: Path) -> None:
+    async def play() -> Outcome:
+        async with Loopback(tmp_path, 7, STEP) as town:
+            for index in (1, 2, 3):
+                town.leave_after(f"site{index}", "UPLOAD")
+            ending = town.start()
+            await town.until(lambda: town.times("UPLOAD") == 7)
+            await asyncio.gather(*(town.tasks[f"site{index}"] for index in (1, 2, 3)), return_exceptions=True)
+            for index in (1, 2, 3):
+                town.join(index)
+            async with asyncio.timeout(30):
+                return await ending
+
+    outcome = asyncio.run(play())
+    assert outcome.document is not None, outcome.reason
+    assert outcome.document.round.attempt == 2
+    check_pooled(outcome.document, range(7))
+    assert [state for _, state, _, _ in attempts(tmp_path)] == ["aborted", "opened"]
