@@ -81,5 +81,5 @@ def test_check_takes_the_same_bytes_and_nothing_else() -> None:
     value = int.from_bytes(honest, "big")
     others = [(value ^ 1 << bit).to_bytes(32, "big") for bit in range(256)]
     for other in [*others, b"", honest[:-1], honest + b"\0"]:
-        with pytest.raises(AuthenticationError, match="^authentication failed$"):
+        with pytest.raises(AuthenticationError, match=r"^authentication failed$"):
             check(honest, other)

@@ -57,10 +57,10 @@ def test_no_way_of_printing_shows_the_content() -> None:
         str(held),
         f"{held}",
         f"{held!r}",
-        "%s %r" % (held, held),
+        "{0} {0!r} {0!s}".format(held),
         repr([held]),
         str({1: held}),
-    ]  # noqa: UP031
+    ]
     printed += [ascii(held), repr(Holder(held)), format(held)]
     assert not any(map(shows, printed))
     assert repr(held) == "<mask seed, 32 secret bytes>"

@@ -55,9 +55,23 @@ class Outcome:
 
 @dataclass
 class Mailbox:
-    """Packets for one site, numbered from 1; a condition wakes whoever waits for the next one."""
+    """Packets for one site, numbered from 1 on."""
 
-    packets: list[Packet] = field(default_factory=list[Packet])
+    packets: dict[int, Packet] = field(default_factory=dict[int, Packet])
+    last: int = 0
+
+    def put(self, packet: Packet) -> None:
+        """Add a packet."""
+        self.last += 1
+        self.packets[self.last] = packet
+
+    def after(self, number: int) -> int:
+        """Return the number of the first packet beyond ``number``, or 0."""
+        return min((held for held in self.packets if held > number), default=0)
+
+    def keep_last(self) -> None:
+        """Forget everything but the last packet, which says how a round ended: opened seeds are in the others."""
+        self.packets = {held: packet for held, packet in self.packets.items() if held == self.last}
 
 
 class StudyRunner:
@@ -158,9 +172,10 @@ class StudyRunner:
 
     async def next_packet(self, site: int, after: int, wait_s: float) -> tuple[int, Packet | None]:
         """Return number and packet that follow ``after`` for a site, or (0, None) if none comes in time."""
-        box = self._boxes[site].packets
-        await self._wait(lambda: len(box) > after or self.over, wait_s)
-        return (after + 1, box[after]) if len(box) > after else (0, None)
+        box = self._boxes[site]
+        await self._wait(lambda: box.after(after) > 0 or self.over, wait_s)
+        number = box.after(after)
+        return number, box.packets.get(number)
 
     async def _answer(self, packet: Packet) -> None:
         index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
@@ -225,6 +240,8 @@ class StudyRunner:
         self._clear_deadline()
         self._spool.wipe()
         self._spool = None
+        for box in self._boxes.values():
+            box.keep_last()
         return self._close(key, machine)
 
     def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
@@ -255,7 +272,7 @@ class StudyRunner:
                 case MessageTaken():
                     self._record_message(effect.envelope)
                 case Deliver():
-                    self._boxes[effect.receiver].packets.append(effect.packet)
+                    self._boxes[effect.receiver].put(effect.packet)
                 case AwaitStep():
                     self._log.info("round.step", step=effect.step)
                     self._set_deadline(effect.step)

@@ -1,0 +1,113 @@
+"""The documents name what the code has, and nothing else; their links lead somewhere."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from cohortsum.protocol.messages import Kind
+from cohortsum.study.catalogue import FAMILIES
+from cohortsum.study.definition import study_schema
+from cohortsum.study.results import Status
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+# As a string of its own in code ("R4.8"), and as the first cell of a row in protocol.md.
+CHECK = r"(?:[AMUW]\d|R\d(?:\.\d+)?)"
+IN_CODE = re.compile(rf'"({CHECK})"')
+IN_TABLE = re.compile(rf"^\| `({CHECK})` \|", re.M)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def checks_in(*rooms: str) -> set[str]:
+    paths = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    return {name for path in paths for name in IN_CODE.findall(path.read_text(encoding="utf-8"))}
+
+
+def property_names(schema: object) -> set[str]:
+    """Return the names of all properties anywhere in a JSON Schema."""
+    names: set[str] = set()
+    if isinstance(schema, dict):
+        for key, value in cast("dict[str, object]", schema).items():
+            if key == "properties":
+                names |= set(cast("dict[str, object]", value))
+            names |= property_names(value)
+    elif isinstance(schema, list):
+        for item in cast("list[object]", schema):
+            names |= property_names(item)
+    return names
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that a page's headings get."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_check_is_in_the_table_and_every_row_is_in_the_code() -> None:
+    rows = IN_TABLE.findall(page("protocol.md"))
+    assert len(rows) == len(set(rows)), "a check has two rows"
+    used = checks_in("protocol", "coordinator", "node")
+    assert len(used) > 40
+    assert set(rows) == used
+
+
+def test_every_message_kind_of_the_round_is_described() -> None:
+    text = page("protocol.md")
+    standing = {Kind.APPROVAL, Kind.NOT_TAKING_PART}  # bound to a study, described in words
+    assert [kind.name for kind in Kind if kind not in standing and f"`{kind.name}`" not in text] == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in wanted}
+    assert set(re.findall(r"^\| `([^`]+)` \|", page("dependencies.md"), re.M)) == names
+
+
+def test_every_key_of_the_study_file_is_described() -> None:
+    text = page("study-file.md")
+    keys = property_names(study_schema())
+    assert len(keys) > 50
+    written = {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+    assert keys - written == set()
+
+
+def test_every_catalogue_family_is_described() -> None:
+    text = page("study-file.md")
+    assert [name for name in FAMILIES if f"`{name}`" not in text] == []
+
+
+def test_every_status_is_described() -> None:
+    rows = set(re.findall(r"^\| `([^`]+)` \|", page("statistics.md"), re.M))
+    assert {status.value for status in Status} - rows == set()
+
+
+def test_the_index_lists_every_page() -> None:
+    linked = set(LINK.findall(page("README.md")))
+    assert {path.name for path in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_resolve_and_pages_speak_of_the_product_alone(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in LINK.findall(FENCE.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file).resolve() if file else path
+        assert linked.exists(), target
+        assert linked.is_relative_to(ROOT), target
+        if anchor:
+            assert anchor in anchors(linked.read_text(encoding="utf-8")), target
+    for foreign in ("../shared", "/work/", "issue #", "/home/"):
+        assert foreign not in text, foreign
