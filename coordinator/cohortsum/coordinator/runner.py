@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+from sqlalchemy import select
 
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.spool import Spool, Upload
@@ -22,7 +23,7 @@ from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.protocol.approvals import read_answer
-from cohortsum.protocol.codec import packet_to_bytes
+from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
@@ -134,6 +135,12 @@ class StudyRunner:
                     state="gathering",
                 )
             )
+            held = session.scalars(
+                select(AnswerRow.packet).where(AnswerRow.study == study.digest.hex())
+            ).all()
+        for packet in map(packet_from_bytes, held):  # from before a restart
+            index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
+            self._answers[index] = packet.envelope if approval is not None else None
         self._log.info("study.gathering", fingerprint=study.fingerprint, sites=len(self._names))
         await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
         outcome = await self._attempts()

@@ -17,7 +17,7 @@ import grpc
 import structlog
 
 from cohortsum.crypto.certificates import certify, trust_anchor
-from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError, StoreError
 from cohortsum.crypto.masks import Vector
 from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
@@ -57,12 +57,10 @@ class Line:
     Attributes:
         target: host and port.
         patience_s: seconds of unbroken failure after which the node gives up.
-        tick_s: grid on which answers leave, in seconds; the study's.
     """
 
     target: str
     patience_s: float
-    tick_s: float = 0.1
 
 
 def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Channel:
@@ -90,7 +88,7 @@ class NodeClient:
     Args:
         channel: to the coordinator.
         session: the site's side of the study.
-        line: patience and tick.
+        line: address and patience.
         site: the site's id, for the phase of its ticks.
     """
 
@@ -107,6 +105,7 @@ class NodeClient:
         )
         signed = SignedStudy(held.canonical, held.statistician, held.signature)
         answer = await asyncio.to_thread(self._session.consider, signed)
+        await self._tick(answer.envelope.context)
         await self._submit(answer)
         after = 0
         while True:
@@ -150,10 +149,8 @@ class NodeClient:
         """Return whether the coordinator took it; a refusal is logged and costs this site its place in the round."""
         try:
             await self._call(call)
-        except grpc.aio.AioRpcError as error:
-            log.warning(
-                "message.not_taken", site=self._site, status=error.code().name, sentence=error.details()
-            )
+        except RoundFailedError as error:
+            log.warning("message.not_taken", site=self._site, sentence=error.message)
             return False
         return True
 
@@ -165,7 +162,9 @@ class NodeClient:
                 return await call()
             except grpc.aio.AioRpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    raise
+                    raise RoundFailedError(
+                        f"the coordinator answers: {error.details()} ({error.code().name})"
+                    ) from error
                 if failing_s >= self._line.patience_s:
                     raise StoreError(
                         f"the coordinator at {self._line.target} does not answer; check address, network and its state"
@@ -177,7 +176,9 @@ class NodeClient:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _tick(self, context: bytes) -> None:
-        await asyncio.sleep(until_tick(context, self._site, datetime.now(UTC).timestamp(), self._line.tick_s))
+        await asyncio.sleep(
+            until_tick(context, self._site, datetime.now(UTC).timestamp(), self._session.tick_s)
+        )
 
 
 def until_tick(context: bytes, site: str, now_s: float, tick_s: float) -> float:

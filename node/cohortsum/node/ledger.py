@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cohortsum.crypto.errors import StoreError
+from cohortsum.crypto.errors import PolicyError, StoreError
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
@@ -30,6 +30,15 @@ CREATE TABLE IF NOT EXISTS rounds (
     attempt INTEGER NOT NULL,
     seen TEXT NOT NULL,
     UNIQUE (round_id, iteration, attempt)
+) STRICT;
+CREATE TABLE IF NOT EXISTS epochs (
+    epoch TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    since TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS studies (
+    name TEXT PRIMARY KEY,
+    version INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS deeds (
     context BLOB NOT NULL REFERENCES rounds (context),
@@ -74,13 +83,35 @@ class Ledger:
                 case SetOpened(context, result):
                     self._deed(context, "opened", result)
 
+    def bind_epoch(self, epoch: str, digest: bytes) -> None:
+        """Tie an epoch label to the content of the tables for good; raises PolicyError if it is tied to another."""
+        with self._errors(), self._database:
+            self._database.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?)", (epoch, digest, _now()))
+            (held,) = self._database.execute("SELECT digest FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
+        if held != digest:
+            raise PolicyError(
+                f"the tables are not those that epoch {epoch} was first used with; "
+                "give the new content an epoch label of its own in node.yaml"
+            )
+
+    def bind_version(self, study: str, version: int) -> None:
+        """Note a study's version; raises PolicyError for one older than this site has seen."""
+        with self._errors(), self._database:
+            row = self._database.execute("SELECT version FROM studies WHERE name = ?", (study,)).fetchone()
+            if row is None or row[0] < version:
+                self._database.execute("INSERT OR REPLACE INTO studies VALUES (?, ?)", (study, version))
+        if row is not None and row[0] > version:
+            raise PolicyError(
+                f"study {study}: version {version} is older than version {row[0]}, which this site has seen"
+            )
+
     def seen_rounds(self) -> frozenset[tuple[bytes, int, int]]:
         """Return (round id, iteration, attempt) of every round this site took part in."""
         with self._errors():
             return frozenset(self._database.execute("SELECT round_id, iteration, attempt FROM rounds"))
 
     def signed_survivors(self, study: bytes) -> tuple[int, ...] | None:
-        """Return the survivor set that this site stands by for a study that has not been opened, or None."""
+        """Return the survivor set that this site stands by for a study: any further attempt must keep it. None: none yet."""
         query = """
             SELECT deeds.survivors FROM deeds JOIN rounds USING (context)
             WHERE rounds.study = ? AND deeds.deed = 'signed' ORDER BY rounds.attempt LIMIT 1

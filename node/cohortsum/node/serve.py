@@ -8,6 +8,7 @@ event goes to standard output; it stays at the site. Exit codes: 0 the study end
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,8 @@ async def _serve(folder: Path, patience_s: float) -> None:
     from cohortsum.study.definition import load_roster
 
     config = load_node_config(folder / "node.yaml")
+    for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
+        shutil.rmtree(left)
     roster_bytes = _read(folder / "consortium.yaml")
     verify_roster(roster_bytes, _hex(folder / "consortium.sig", 64), _hex(folder / "operator.pub", 32))
     roster = load_roster(roster_bytes, "consortium.yaml")

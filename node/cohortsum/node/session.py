@@ -45,6 +45,7 @@ from cohortsum.study.planning import StudyPlan, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
+DEFAULT_TICK_S = 0.1
 REFUSED_ONLY = frozenset({"M1", "M2", "M3", "M4", "M5"})
 """Checks whose failure costs the message and nothing else: anybody could have sent it."""
 
@@ -101,6 +102,11 @@ class StudySession:
         self._context = b""
         self._log = log.bind(site=site.signer.identity.id)
 
+    @property
+    def tick_s(self) -> float:
+        """The grid on which answers leave, in seconds: the study's, once there is one."""
+        return DEFAULT_TICK_S if self._joined is None else self._joined.plan.study.deadlines_s.tick
+
     def consider(self, signed: SignedStudy) -> Packet:
         """Return this site's signed answer to a study: its approval, or `not taking part`.
 
@@ -148,11 +154,13 @@ class StudySession:
             raise PolicyError(
                 f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
             )
+        site.ledger.bind_version(study.study, study.version)
         floors = floors_for(study, site.policy)
         cohort = plan.cohort
         needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
         tables = open_tables(site.tables, needs, site.scratch)
         try:
+            site.ledger.bind_epoch(site.epoch, tables.digest)
             for line in tables.report:
                 self._log.info("data.report", line=line)
             people, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)

@@ -133,7 +133,7 @@ class ShareEntry:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """R1: a dealer's signed list, one entry per other site of L1, by roster index."""
+    """R1: a dealer's signed list, one entry per site of L1, itself included, by roster index."""
 
     adverts_digest: bytes
     entries: tuple[ShareEntry, ...]
@@ -141,7 +141,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """R2: the signed lists of all other dealers of U2; the ciphertexts for the receiver are attached in that order."""
+    """R2: the signed lists of all dealers of U2; the ciphertexts for the receiver are attached in that order."""
 
     shares: tuple[Envelope, ...]
 

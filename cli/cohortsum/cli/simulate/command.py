@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -80,23 +81,25 @@ def run_simulation(
         )
     work = out / "consortium"
     work.mkdir(parents=True)
-    try:
-        tables = site_tables(data, split_by, work)
-        consortium = found(study, tables.files, profile, node, work)
-    except BaseException:
-        shutil.rmtree(out)
-        raise
-    _announce(console, study, tables)
-    progress = _progress(console, len(tables.files), json)
-    with progress:
-        if in_process:
-            reason, reasons = run_in_process(consortium, out / "release", progress)
-        else:
-            reason = run_processes(consortium, out / "release", progress, failpoints)
-            reasons = local_reasons(consortium)
+    with tempfile.TemporaryDirectory(prefix="cohortsum-split-") as scratch:
+        try:
+            tables = site_tables(data, split_by, Path(scratch))
+            consortium = found(study, tables.files, profile, node, work)
+        except BaseException:
+            shutil.rmtree(out)
+            raise
+        _announce(console, study, tables)
+        try:
+            with _progress(console, len(tables.files), json) as progress:
+                if in_process:
+                    reason, reasons = run_in_process(consortium, out / "release", progress)
+                else:
+                    reason = run_processes(consortium, out / "release", progress, failpoints)
+                    reasons = local_reasons(consortium)
+        finally:
+            _wipe_secrets(consortium)
     for site, why in sorted(reasons.items()):
         console.print(f"site {site} stayed out (local, a simulation may say why): {why}", markup=False)
-    _wipe_secrets(consortium)
     if reason:
         raise RoundFailedError(f"{reason} (logs: {work / 'logs'})" if not in_process else reason)
     _unpack(out)

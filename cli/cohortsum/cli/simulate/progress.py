@@ -41,7 +41,7 @@ class Picture:
     step: str = ""
     counts: dict[str, int] = field(default_factory=dict[str, int])
     refused: int = 0
-    last: str = "starting the sites"
+    last: str = "the sites start and read their tables"
 
     def take(self, event: Event) -> str | None:
         """Note an event; return the sentence it is worth, if any."""
@@ -124,7 +124,7 @@ class LiveProgress:
         picture = self._picture
         table = Table.grid(padding=(0, 2))
         table.add_row("answers", *self._bar(picture.answered, picture.sites))
-        for step in STEPS:
+        for step in STEPS if picture.attempt else ():
             style = "bold" if step == picture.step else "dim"
             table.add_row(
                 Text(step, style=style), *self._bar(picture.counts.get(step, 0), picture.taking_part)

@@ -243,7 +243,7 @@ Global___Adverts: _TypeAlias = Adverts  # noqa: Y015
 
 @_typing.final
 class Shares(_message.Message):
-    """R1, site: what it sealed for every other site of L1; the ciphertexts are attached in the same order."""
+    """R1, site: what it sealed for every site of L1, itself included; the ciphertexts are attached in the same order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -300,7 +300,7 @@ Global___ShareEntry: _TypeAlias = ShareEntry  # noqa: Y015
 
 @_typing.final
 class Delivery(_message.Message):
-    """R2, coordinator: the share messages of U2; the ciphertexts for the receiver are attached in the same order."""
+    """R2, coordinator: the share messages of all of U2; the ciphertexts for the receiver are attached in the same order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -124,7 +124,7 @@ class UploadChunk(_message.Message):
     words: _builtins.bytes
     """at most 1 MiB of little-endian uint64"""
     running_digest: _builtins.bytes
-    """SHA-256 of all words so far, this chunk included"""
+    """of domain, total length in bytes and all words so far, this chunk included"""
     def __init__(
         self,
         *,
