@@ -17,6 +17,7 @@ import structlog
 from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config
 from cohortsum.crypto.certificates import TLS13_ONLY, certify
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError
+from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 
@@ -121,15 +122,7 @@ def _read(path: Path) -> bytes:
 
 
 def _hex(path: Path, size: int) -> bytes:
-    try:
-        data = bytes.fromhex(_read(path).decode("ascii").strip())
-    except ValueError:
-        data = b""
-    if len(data) != size:
-        raise ConfigurationError(
-            f"{path.name}: expected {size} bytes as hexadecimal digits; make the file again"
-        )
-    return data
+    return parse_hex(_read(path), size, path.name)
 
 
 if __name__ == "__main__":
