@@ -6,7 +6,9 @@ import json
 import logging
 import pickle
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -57,7 +59,8 @@ def test_no_way_of_printing_shows_the_content() -> None:
         str(held),
         f"{held}",
         f"{held!r}",
-        "{0} {0!r} {0!s}".format(held),
+        f"{held!s}",
+        f"{held!a}",
         repr([held]),
         str({1: held}),
     ]
@@ -106,9 +109,10 @@ def test_a_secret_is_never_copied_or_turned_into_json() -> None:
 
 def test_a_secret_cannot_be_read_as_a_sequence_or_hold_more() -> None:
     held = secret()
-    for read in (bytes, list, bytearray, memoryview, vars):
+    readers: list[Callable[[Any], object]] = [bytes, list, bytearray, memoryview, vars, iter]
+    for read in readers:
         with pytest.raises(TypeError):
-            read(held)  # type: ignore[call-overload]
+            read(held)
     with pytest.raises(AttributeError):
         held.note = CONTENT  # type: ignore[attr-defined]
 

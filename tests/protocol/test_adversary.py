@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
+from cohortsum.crypto.errors import LocalProtocolError, PublicKeyError, RemoteProtocolError, ShareError
+from cohortsum.crypto.field import PRIME
 from cohortsum.protocol import codec
 from cohortsum.protocol.approvals import approve, read_approval
 from cohortsum.protocol.context import context_hash, public_inputs
@@ -24,6 +25,7 @@ from cohortsum.protocol.effects import Audit, ContextSpent, Contribute, RoundOve
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_digest
 from cohortsum.protocol.messages import (
+    Advert,
     Adverts,
     Consistency,
     Delivery,
@@ -597,6 +599,62 @@ def test_shares_sealed_wrongly_are_found_before_anything_leaves(monkeypatch: pyt
     }
     assert isinstance(consortium.coordinator.state, Aborted)
     assert not consortium.uploads
+
+
+@pytest.mark.xfail(raises=ShareError, reason="HeldShares.unpack lets a ShareError out of SiteRound.receive")
+def test_a_sealed_share_outside_the_field_is_found_and_names_its_dealer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = HeldShares.pack
+
+    def pack(self: HeldShares, dealer: int, holder: int, h1: bytes) -> bytes:
+        packed = honest(self, dealer, holder, h1)
+        return packed[:-32] + b"\xff" * 32 if dealer == 0 else packed
+
+    monkeypatch.setattr(HeldShares, "pack", pack)
+    consortium = Consortium(N)
+    consortium.run()
+    first = first_errors(consortium)
+    assert len(first) == N
+    assert {(error.check, error.accused) for error in first.values()} == {("R2.7", "site0")}
+    assert not consortium.uploads
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        "channel_key",
+        pytest.param(
+            "mask_key",
+            marks=pytest.mark.xfail(
+                raises=PublicKeyError, reason="a low-order mask key is met only in SiteRound.contribute"
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("u", [0, 1, PRIME - 1])
+def test_a_key_of_low_order_opens_no_wrong_sum(which: str, u: int) -> None:
+    """Site 0 stands by what it advertised; the others refuse by name, or go on without site 0."""
+    consortium = Consortium(N)
+
+    def to_coordinator(index: int, packet: Packet) -> Packet:
+        message = opened(packet)
+        state = consortium.machines[index].state
+        if index == 0 and isinstance(message, Advert) and isinstance(state, Advertised):
+            message = replace(message, **{which: u.to_bytes(32, "little")})
+            advert = consortium.signers[0].sign(packet.envelope.context, message)
+            consortium.machines[0].state = replace(state, advert=advert)
+            return Packet(advert)
+        return packet
+
+    consortium.to_coordinator = to_coordinator
+    consortium.run()
+    state = consortium.coordinator.state
+    if isinstance(state, Opened):
+        assert state.survivors == (1, 2, 3, 4)
+        assert state.values.tolist() == consortium.expected(state.survivors)
+    else:
+        assert {error.check for error in first_errors(consortium).values()} == {"R1.5"}
 
 
 def test_an_upload_that_is_not_the_signed_one_makes_its_site_a_dropout() -> None:

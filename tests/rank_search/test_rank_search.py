@@ -313,7 +313,7 @@ def _bound_retries(honest: int, colluding: int) -> Iterator[Case]:
 def test_a_retry_over_any_fewer_sites_is_safe_if_who_signed_joins_only_the_set_it_signed(
     honest: int, colluding: int
 ) -> None:
-    """U1 shrinks arbitrarily and the threshold with it; 7 honest sites and c = 3 hold the leak shown above."""
+    """U1 shrinks arbitrarily, its threshold too; 7 honest sites and c = 3 hold the leak shown above."""
     examined = opened_lower = 0
     for case in _bound_retries(honest, colluding):
         examined += 1
