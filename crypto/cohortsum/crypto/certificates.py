@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cohortsum.crypto.errors import AuthenticationError
+from cohortsum.crypto.errors import AuthenticationError, PublicKeyError
 from cohortsum.crypto.signing import IdentityKey, public_key
 
 TLS13_ONLY = ("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384")
@@ -94,7 +94,7 @@ def trust_anchor(name: str, identity_public: bytes, now: datetime) -> bytes:
 
 def certified_name(certificate: bytes) -> str:
     """Return the identity that a PEM certificate names; nothing is verified."""
-    return _name_of(x509.load_pem_x509_certificate(certificate).subject)
+    return _name_of(_load(certificate).subject)
 
 
 def check_certified(certificate: bytes, name: str, identity_public: bytes) -> None:
@@ -102,12 +102,19 @@ def check_certified(certificate: bytes, name: str, identity_public: bytes) -> No
 
     The TLS library has verified the chain; this ties it to the one identity that the connection claims to be.
     """
-    held = x509.load_pem_x509_certificate(certificate)
+    held = _load(certificate)
     if _name_of(held.subject) != name:
         raise AuthenticationError
     try:
         public_key(identity_public).verify(held.signature, held.tbs_certificate_bytes)
-    except InvalidSignature as error:
+    except (InvalidSignature, PublicKeyError) as error:
+        raise AuthenticationError from error
+
+
+def _load(certificate: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(certificate)
+    except (ValueError, x509.InvalidVersion) as error:
         raise AuthenticationError from error
 
 

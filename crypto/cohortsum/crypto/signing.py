@@ -13,6 +13,20 @@ from cohortsum.crypto.secret import SecretBytes
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
+LOW_ORDER = frozenset(
+    bytes.fromhex(key)
+    for key in (
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    )
+)
+"""Encodings of the eight points of low order; under such a key a signature over anything can be made by anybody."""
 
 
 class IdentityKey:
@@ -41,7 +55,11 @@ def verify(public: bytes, signature: bytes, domain: str, *fields: bytes) -> None
 
 
 def public_key(raw: bytes) -> Ed25519PublicKey:
-    """Return the public key that 32 bytes encode; raises PublicKeyError for another length."""
+    """Return the public key that 32 bytes encode; raises PublicKeyError for another length or a point of low order."""
+    if raw in LOW_ORDER:
+        raise PublicKeyError(
+            "an Ed25519 public key of low order: anybody could sign under it; its owner is refused"
+        )
     try:
         return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError as error:

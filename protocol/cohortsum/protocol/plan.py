@@ -77,7 +77,7 @@ class RoundPlan:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 over every block, in order: two builders of one study must agree on it."""
+        """SHA-256 over everything in the plan: two builders of one study must agree on it."""
         parts = [
             encode(
                 block.name.encode(),
@@ -88,7 +88,26 @@ class RoundPlan:
             )
             for block in self.blocks
         ]
-        return digest(PLAN, self.study_digest, self.roster_digest, self.epoch.encode(), *parts)
+        bounds = self.protection
+        numbers = (
+            self.sites_invited,
+            bounds.min_sites,
+            bounds.min_participants,
+            bounds.max_participants,
+            bounds.min_participants_per_site,
+            bounds.max_colluding_sites,
+            bounds.min_honest_inputs,
+            bounds.max_attempts,
+        )
+        return digest(
+            PLAN,
+            self.study_digest,
+            self.roster_digest,
+            self.epoch.encode(),
+            encode(*map(number, numbers)),
+            encode(*(item.encode() for item in self.items)),
+            *parts,
+        )
 
     def kept(self, supplies: Mapping[int, frozenset[str]]) -> tuple[PlannedBlock, ...]:
         """Return the blocks with enough suppliers among the approving sites, in order.

@@ -12,7 +12,7 @@ from typing import NewType
 
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import ConfigurationError
-from cohortsum.crypto.signing import verify
+from cohortsum.crypto.signing import public_key, verify
 
 SiteId = NewType("SiteId", str)
 
@@ -65,8 +65,10 @@ class Roster:
     sites: Mapping[SiteId, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check what every later step relies on: distinct keys and indices, exactly one coordinator."""
+        """Check what every later step relies on: sound, distinct keys, distinct indices, exactly one coordinator."""
         entries = tuple(self.identities.values())
+        for entry in entries:
+            public_key(entry.key)
         sites = {
             SiteId(entry.id): entry.index
             for entry in entries

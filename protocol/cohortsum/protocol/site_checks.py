@@ -15,6 +15,7 @@ from cohortsum.crypto.errors import (
     LocalProtocolError,
     PublicKeyError,
     RemoteProtocolError,
+    ShareError,
 )
 from cohortsum.crypto.sealing import unseal
 from cohortsum.protocol.bounds import check_bounds, threshold
@@ -129,7 +130,10 @@ def _unseal(
         plaintext = unseal(key, ciphertext, sealing_data(context, at.h1, dealer, setup.index))
     except (AuthenticationError, PublicKeyError) as error:
         raise RemoteProtocolError("R2.5", f"the shares of site index {dealer} do not open") from error
-    held = HeldShares.unpack(plaintext, dealer, setup.index, at.h1)
+    try:
+        held = HeldShares.unpack(plaintext, dealer, setup.index, at.h1)
+    except ShareError as error:
+        raise RemoteProtocolError("R2.7", f"a share of site index {dealer} is no field element") from error
     if held is None:
         raise RemoteProtocolError("R2.6", f"the shares of site index {dealer} are for somebody else")
     expected = (entry.mask_commitment, entry.gate_commitment, entry.data_commitment)
