@@ -8,6 +8,7 @@ removal of masks go to worker threads.
 import asyncio
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -118,6 +119,7 @@ class StudyRunner:
         self._spool: Spool | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pending: deque[CoordinatorEffect] = deque()
         self._log = log.bind(study=plan.study.study)
 
     async def run(self) -> Outcome:
@@ -158,12 +160,18 @@ class StudyRunner:
             await self._answer(packet)
             return
         machine = self._running(packet.envelope.context)
-        await self._apply(machine.receive(packet))
+        effects = machine.receive(packet)
+        match effects:
+            case (Audit(check, _, sentence),):  # nothing but a refusal: the edge logs it and tells the sender
+                raise RemoteProtocolError(check, sentence.removeprefix(f"{check}: "))
+            case _:
+                await self._apply(effects)
 
     def begin_upload(self, site: int, context: bytes) -> Upload:
         """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""
         machine = self._running(context)
-        if self._spool is None or not machine.awaits_upload(site):
+        known = machine.awaits_upload(site) or machine.has_upload(site)
+        if self._spool is None or not known:
             raise RemoteProtocolError("U2", "no upload is awaited")
         return self._spool.receive(site)
 
@@ -171,9 +179,13 @@ class StudyRunner:
         """Keep a spooled upload, if it is still awaited."""
         machine = self._running(context)
         digest = upload.finish()
+        if machine.has_upload(site, digest):
+            return  # sent again because the answer was lost
         if not machine.awaits_upload(site):
             raise RemoteProtocolError("U2", "no upload is awaited")
-        upload.keep()
+        if self._spool is None:
+            raise RemoteProtocolError("U2", "no upload is awaited")
+        self._spool.keep(site, upload, digest)
         self._log.info("round.upload", site=self._names[site])
         await self._apply(machine.uploaded(site, digest))
 
@@ -274,7 +286,10 @@ class StudyRunner:
         return Outcome(None, state.reason), state.survivors
 
     async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
-        for effect in effects:
+        """Carry effects out in order. What a failing store holds up stays first in line for the next call."""
+        self._pending.extend(effects)
+        while self._pending:
+            effect = self._pending[0]
             match effect:
                 case MessageTaken():
                     self._record_message(effect.envelope)
@@ -293,6 +308,7 @@ class StudyRunner:
                     self._log.warning(
                         "round.refused", check=effect.check, sender=effect.sender, sentence=effect.sentence
                     )
+            self._pending.popleft()
         await self._notify()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -13,7 +13,7 @@ from cohortsum.coordinator.faults import public_fault
 from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
 from cohortsum.crypto.certificates import certified_name, check_certified, trust_anchor
-from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError
+from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError, StoreError
 from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
@@ -36,8 +36,10 @@ async def guarded(call: str, context: Context) -> AsyncGenerator[None]:
         yield
     except CohortsumError as error:
         log.warning("call.refused", call=call, error=type(error).__name__, sentence=error.message)
-        status, sentence = public_fault(error)
-        await context.abort(status, sentence)
+        await context.abort(*public_fault(error))
+    except OSError as error:  # the spool's disk
+        log.error("call.failed", call=call, error=type(error).__name__, errno=error.errno)
+        await context.abort(*public_fault(StoreError("the spool's disk refuses a write")))
 
 
 class ConsortiumService(service_pb2_grpc.ConsortiumServicer):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.errors import RemoteProtocolError, StoreError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.masking import Hasher, words_hasher
@@ -61,8 +61,8 @@ class Upload:
         self._file.close()
         return self._hasher.digest()
 
-    def keep(self) -> None:
-        """Make a finished upload the one that is added for its site."""
+    def rename(self) -> None:
+        """Give a finished upload its site's name."""
         self._part.rename(self._path)
 
     def drop(self) -> None:
@@ -84,20 +84,30 @@ class Spool:
         self._folder = folder
         self._length = length
         self._key = SecretBytes(secrets.token_bytes(32), "spool key")
+        self._digests: dict[int, bytes] = {}
 
     def receive(self, site: int) -> Upload:
         """Begin the upload of a site, by roster index."""
         return Upload(self._path(site), self._length, self._key)
 
+    def keep(self, site: int, upload: Upload, digest: bytes) -> None:
+        """Make a finished upload with this digest the one that is added for ``site``."""
+        upload.rename()
+        self._digests[site] = digest
+
     def sum(self, sites: Sequence[int]) -> Vector:
-        """Return the sum modulo 2**64 of the finished uploads of ``sites``."""
+        """Return the sum modulo 2**64 of the kept uploads of ``sites``; raises StoreError if one changed on disk."""
         total = np.zeros(self._length, dtype=np.uint64)
         for site in sites:
             start = 0
+            hasher = words_hasher(self._length * WORD_BYTES)
             for chunk in self._chunks(site):
+                hasher.update(chunk)
                 words = np.frombuffer(chunk, dtype="<u8")
                 total[start : start + len(words)] += words
                 start += len(words)
+            if hasher.digest() != self._digests.get(site):
+                raise StoreError(f"the spooled upload of site index {site} changed on disk; check the disk")
         return total
 
     def keep_only(self, sites: Sequence[int]) -> None:

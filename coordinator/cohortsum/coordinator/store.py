@@ -111,10 +111,10 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self.engine = create_engine(url)
-        if self.engine.dialect.name == "sqlite":
-            event.listen(self.engine, "connect", _make_durable)
         with self._errors():
+            self.engine = create_engine(url)
+            if self.engine.dialect.name == "sqlite":
+                event.listen(self.engine, "connect", _make_durable)
             Base.metadata.create_all(self.engine)
 
     @contextmanager

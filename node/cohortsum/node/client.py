@@ -39,6 +39,14 @@ CERTIFICATE_LIFETIME = timedelta(days=30)
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 
+TRY_AGAIN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,  # what a server that stops makes of open calls
+    }
+)
+
 AFTER = {
     Kind.SHARES: "r1.shared",
     Kind.MASKED: "r2.sent",
@@ -161,7 +169,7 @@ class NodeClient:
             try:
                 return await call()
             except grpc.aio.AioRpcError as error:
-                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                if error.code() not in TRY_AGAIN:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error

@@ -100,6 +100,7 @@ class StudySession:
         self._joined: Joined | None = None
         self._machine: SiteRound | None = None
         self._context = b""
+        self._sent: dict[bytes, tuple[Send, ...]] = {}
         self._log = log.bind(site=site.signer.identity.id)
 
     @property
@@ -129,7 +130,14 @@ class StudySession:
         if self._joined is None:
             return ()
         try:
-            return self._carry_out(self._receive(self._joined, packet))
+            effects = self._receive(self._joined, packet)
+            repeated = self._sent.get(packet.envelope.digest)
+            if repeated is not None:  # records are written and values masked once; the same bytes leave again
+                return repeated
+            sends = self._carry_out(effects)
+            if self._machine is not None:
+                self._sent[packet.envelope.digest] = sends
+            return sends
         except RemoteProtocolError as error:
             return self._refuse(error)
         except (LocalProtocolError, NotTakingPartError, CohortsumError) as error:
@@ -211,6 +219,7 @@ class StudySession:
                 case RoundOver(_, reason):
                     self._log.info("round.over", reason=reason)
                     self._machine = None
+                    self._sent = {}
                 case _:
                     if self._joined is not None:
                         self._site.ledger.write(self._joined.plan.round.study_digest, effect)

@@ -141,6 +141,17 @@ class CoordinatorRound:
         state = self.state
         return isinstance(state, Masking) and site in state.u2.dealings and site not in state.complete
 
+    def has_upload(self, site: int, data_digest: bytes | None = None) -> bool:
+        """Whether the data words of a site are in this round's sum or on their way into it (with this digest)."""
+        state = self.state
+        if isinstance(state, Masking):
+            held = state.inputs[site].masked.data_digest if site in state.complete else None
+        elif isinstance(state, Agreeing | OpeningGate | OpeningData | Combining) and site in state.u3.inputs:
+            held = state.u3.inputs[site].masked.data_digest
+        else:
+            held = None
+        return held is not None and data_digest in (None, held)
+
     def uploaded(self, site: int, data_digest: bytes) -> Effects:
         """Note that the edge has spooled the data words of a site, ``length`` of them with this digest."""
         if not isinstance(self.state, Masking) or site not in self.state.u2.dealings:
