@@ -1,15 +1,14 @@
 """A consortium on loopback: one coordinator and its sites in one event loop, with real gRPC and mutual TLS.
 
-Site ``i`` holds ``4 * 2**i`` people, so that a site that is missing, doubled or foreign shows in every count. Everything
+The first eight sites hold ``4 * 2**i`` people, so that a site that is missing, doubled or foreign shows in every count. Everything
 that passes the coordinator's edge is recorded, and a test may stop a call before or after it had its effect.
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -114,6 +113,10 @@ def study_with(**changes: str) -> str:
     return text
 
 
+def people_at(index: int) -> int:
+    return 4 << index % 8
+
+
 @dataclass(frozen=True, slots=True)
 class People:
     """The rows of one site; every number has few digits, so that its text is the number."""
@@ -125,7 +128,7 @@ class People:
     @classmethod
     def of(cls, index: int) -> "People":
         generator = np.random.default_rng(index)
-        size = 4 * 2**index
+        size = people_at(index)
         dx = np.arange(size) % 2
         age = generator.integers(500, 9500, size) / 100
         noise = generator.integers(-500, 500, size) / 1000
@@ -187,7 +190,9 @@ class Wire:
 
     def packets(self, site: str) -> list[tuple[str, bytes]]:
         """Return what a site submitted and uploaded, without its polls."""
-        return [(what, data) for what, data in self.received.get(site, []) if what not in ("GetStudy", "Next")]
+        return [
+            (what, data) for what, data in self.received.get(site, []) if what not in ("GetStudy", "Next")
+        ]
 
 
 async def _nothing(_site: str, _what: str) -> None:
@@ -203,14 +208,16 @@ class WatchedService(ConsortiumService):
         self.before: Hook = _nothing
         self.after: Hook = _nothing
 
-    async def GetStudy(self, request: service_pb2.GetStudyRequest, context: Context) -> service_pb2.SignedStudy:  # noqa: N802
+    async def GetStudy(
+        self, request: service_pb2.GetStudyRequest, context: Context
+    ) -> service_pb2.SignedStudy:
         site = caller(context)
         self.wire.note(self.wire.received, site, "GetStudy", request.SerializeToString())
         reply = await super().GetStudy(request, context)
         self.wire.note(self.wire.sent, site, "GetStudy", reply.SerializeToString())
         return reply
 
-    async def Next(self, request: service_pb2.NextRequest, context: Context) -> service_pb2.NextReply:  # noqa: N802
+    async def Next(self, request: service_pb2.NextRequest, context: Context) -> service_pb2.NextReply:
         site = caller(context)
         self.wire.note(self.wire.received, site, "Next", request.SerializeToString())
         await self.after(site, "POLL")
@@ -218,7 +225,7 @@ class WatchedService(ConsortiumService):
         self.wire.note(self.wire.sent, site, "Next", reply.SerializeToString())
         return reply
 
-    async def Submit(self, request: round_pb2.Packet, context: Context) -> service_pb2.SubmitReply:  # noqa: N802
+    async def Submit(self, request: round_pb2.Packet, context: Context) -> service_pb2.SubmitReply:
         site, kind = caller(context), request.envelope.kind
         what = Kind(kind).name if kind in set(Kind) else str(kind)
         self.wire.note(self.wire.received, site, what, request.SerializeToString())
@@ -227,7 +234,7 @@ class WatchedService(ConsortiumService):
         await self.after(site, what)
         return reply
 
-    async def Upload(  # noqa: N802
+    async def Upload(
         self, request_iterator: AsyncIterator[service_pb2.UploadChunk], context: Context
     ) -> service_pb2.SubmitReply:
         site = caller(context)
@@ -339,12 +346,14 @@ class Loopback:
 
     @property
     def line(self) -> Line:
-        return Line(f"127.0.0.1:{self.port}", PATIENCE_S, self.study.deadlines_s.tick)
+        return Line(f"127.0.0.1:{self.port}", PATIENCE_S)
 
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
         options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
-        self._server = grpc.aio.server(options=[*options, ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)])
+        self._server = grpc.aio.server(
+            options=[*options, ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
+        )
         service_pb2_grpc.add_ConsortiumServicer_to_server(self.service, self._server)
         tls = certify(identity_key(HUB), HUB, datetime.now(UTC), timedelta(days=1), ["127.0.0.1"])
         credentials = grpc.ssl_server_credentials(
@@ -404,7 +413,7 @@ class Loopback:
         self._leavers.add((site, what))
 
     @asynccontextmanager
-    async def stub(self, index: int) -> "AsyncIterator[service_pb2_grpc.ConsortiumAsyncStub]":
+    async def stub(self, index: int) -> "AsyncGenerator[service_pb2_grpc.ConsortiumAsyncStub]":
         """Call the coordinator under the identity of a site, without a node."""
         async with secure_channel(self.line, self.sites[index].signer, self.roster) as channel:
             held: service_pb2_grpc.ConsortiumAsyncStub = service_pb2_grpc.ConsortiumStub(channel)
@@ -436,10 +445,6 @@ class Loopback:
 
 def _same(site: Site) -> Site:
     return site
-
-
-def approving_nothing(site: Site) -> Site:
-    return replace(site, approved=frozenset())
 
 
 def rows(document: ResultDocument, analysis: str) -> list[Row]:

@@ -80,7 +80,10 @@ AT_THE_EDGE: dict[str, tuple[str, Attack]] = {
         "M2",
         lambda peer: peer.submit(replace(peer.sign(MASKED), context=ZERO[:31])),
     ),
-    "a signature that is too short": ("M2", lambda peer: peer.submit(replace(peer.sign(MASKED), signature=b""))),
+    "a signature that is too short": (
+        "M2",
+        lambda peer: peer.submit(replace(peer.sign(MASKED), signature=b"")),
+    ),
     "an empty packet": ("M2", lambda peer: peer.submit_wire(round_pb2.Packet())),
     "an unknown kind": (
         "M2",
@@ -118,7 +121,10 @@ AT_THE_EDGE: dict[str, tuple[str, Attack]] = {
 
 IN_THE_MACHINE: dict[str, tuple[str, Attack]] = {
     "no signature": ("M1", lambda peer: peer.submit(replace(peer.sign(MASKED), signature=bytes(64)))),
-    "another kind than signed": ("M1", lambda peer: peer.submit(replace(peer.sign(MASKED), kind=Kind.SHARES))),
+    "another kind than signed": (
+        "M1",
+        lambda peer: peer.submit(replace(peer.sign(MASKED), kind=Kind.SHARES)),
+    ),
     "a payload that is no message": ("M2", lambda peer: peer.submit(peer.raw(Kind.MASKED, b"\xff\xff\xff"))),
     "an unknown field": (
         "M2",
@@ -143,6 +149,10 @@ AS_SITE_1: dict[str, tuple[str, Attack]] = {
 def _key(last: int) -> bytes:
     """Return a canonical public key of high order."""
     return hashlib.sha256(bytes([last])).digest()[:31] + bytes([last])
+
+
+def submitting(packet: round_pb2.Packet) -> Attack:
+    return lambda peer: peer.submit_wire(packet)
 
 
 async def _ask(peer: Peer, version: int) -> None:
@@ -207,11 +217,12 @@ async def play(town: Loopback) -> Played:
             refusals[name] = await attack(town, done, deed)
         for what, data in town.wire.packets("site1"):
             if what in Kind.__members__:
-                again = round_pb2.Packet.FromString(data)
-                repeated[what] = await attack(town, done, lambda peer, again=again: peer.submit_wire(again))
+                repeated[what] = await attack(town, done, submitting(round_pb2.Packet.FromString(data)))
         await break_off(town, peer)
         left_behind = {name for name in spooled(town) if not name.endswith(".words")}
-        await peer.upload(np.arange(peer.length, dtype="<u8").tobytes())  # of other words than site 0 will sign
+        await peer.upload(
+            np.arange(peer.length, dtype="<u8").tobytes()
+        )  # of other words than site 0 will sign
     held.released.set()
     async with asyncio.timeout(30):
         return Played(refusals, repeated, left_behind, await ending)
@@ -244,9 +255,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     return asyncio.run(in_town())
 
 
-CHECKS = {
-    name: check for name, (check, _) in (AT_THE_EDGE | IN_THE_MACHINE | AS_SITE_1).items()
-}
+CHECKS = {name: check for name, (check, _) in (AT_THE_EDGE | IN_THE_MACHINE | AS_SITE_1).items()}
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from cohortsum.coordinator.runner import Outcome
 from cohortsum.coordinator.store import MessageRow, RoundRow, Store, StudyRow, sqlite_url
+from cohortsum.protocol.bounds import threshold
 from cohortsum.report.document import from_json
 from tests.edges.harness import Loopback, study_with
 from tests.edges.oracle import check_pooled, people_of
@@ -62,14 +63,21 @@ def test_every_message_of_a_site_is_stored_once(whole: tuple[Path, Outcome]) -> 
     store = Store(sqlite_url(whole[0] / "coordinator.db"))
     with store.transaction() as session:
         counted = session.execute(
-            select(MessageRow.kind, func.count(MessageRow.sender), func.count(MessageRow.sender.distinct()))
-            .group_by(MessageRow.kind)
+            select(
+                MessageRow.kind, func.count(MessageRow.sender), func.count(MessageRow.sender.distinct())
+            ).group_by(MessageRow.kind)
         )
         kinds = {kind: (number, senders) for kind, number, senders in counted}
         (state,) = session.scalars(select(StudyRow.state))
     store.close()
-    steps = ("ADVERT", "SHARES", "MASKED", "CONSISTENCY", "GATE_SHARES", "DATA_SHARES")
-    assert kinds == dict.fromkeys(steps, (5, 5))
+    assert all(number == senders for number, senders in kinds.values())
+    for step in ("ADVERT", "SHARES", "MASKED", "CONSISTENCY"):
+        assert kinds[step] == (5, 5)
+    for step in (
+        "GATE_SHARES",
+        "DATA_SHARES",
+    ):  # a threshold is enough; a later answer may find the round closed
+        assert kinds[step][0] >= threshold(5)
     assert state == "released"
 
 

@@ -25,7 +25,9 @@ def certificate(subject: str, issuer: str, key: str) -> TlsCredentials:
     """Return a TLS key certified by the identity key of ``key``, with any names in the certificate."""
     now, tls = datetime.now(UTC), ec.generate_private_key(ec.SECP256R1())
     named = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (subject, issuer)]
-    built = x509.CertificateBuilder().subject_name(named[0]).issuer_name(named[1]).public_key(tls.public_key())
+    built = (
+        x509.CertificateBuilder().subject_name(named[0]).issuer_name(named[1]).public_key(tls.public_key())
+    )
     signed = (
         built.serial_number(x509.random_serial_number())
         .not_valid_before(now - DAY)
@@ -134,7 +136,9 @@ def plain_client(folder: Path, version: ssl.TLSVersion) -> ssl.SSLContext:
     tls = own("site0")
     (folder / "tls.pem").write_bytes(tls.certificate + tls.private_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=trust_anchor(HUB, identity_key(HUB).public, datetime.now(UTC)).decode())
+    context.load_verify_locations(
+        cadata=trust_anchor(HUB, identity_key(HUB).public, datetime.now(UTC)).decode()
+    )
     context.load_cert_chain(folder / "tls.pem")
     context.set_alpn_protocols(["h2"])
     context.minimum_version = ssl.TLSVersion.TLSv1_2

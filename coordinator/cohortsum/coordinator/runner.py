@@ -20,7 +20,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.spool import Spool, Upload
 from cohortsum.coordinator.store import AnswerRow, MessageRow, ResultRow, RoundRow, Store, StudyRow, now
-from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.protocol.approvals import read_answer
@@ -57,10 +57,10 @@ class Outcome:
 
 @dataclass
 class Mailbox:
-    """Packets for one site, numbered from 1 on."""
+    """Packets for one site, in ascending numbers that a restarted coordinator does not give again."""
 
     packets: dict[int, Packet] = field(default_factory=dict[int, Packet])
-    last: int = 0
+    last: int = field(default_factory=lambda: int(now().timestamp() * 1000))
 
     def put(self, packet: Packet) -> None:
         """Add a packet."""
@@ -312,21 +312,34 @@ class StudyRunner:
         await self._notify()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        """Run background work; if it fails, the round ends with a reason instead of waiting for ever."""
+        try:
+            await work
+        except Exception as error:
+            self._log.exception("round.failed", error=type(error).__name__)
+            machine = self._machine
+            if machine is None or isinstance(machine.state, Opened | Aborted):
+                return
+            self._pending.clear()
+            await self._apply(
+                tuple(
+                    effect
+                    for effect in machine.abort("the coordinator failed")
+                    if isinstance(effect, Deliver)
+                )
+            )
 
     async def _combine(self, effect: Combine) -> None:
         machine, spool = self._machine, self._spool
         if machine is None or spool is None:
             raise AssertionError("sums are formed while a round is open")
-        try:
-            words = await asyncio.to_thread(self._open_sum, spool, effect)
-            effects = machine.combined(words)
-        except (CohortsumError, OSError) as error:
-            self._log.exception("round.combine_failed", error=type(error).__name__)
-            effects = machine.abort("the coordinator could not form the sum")
-        await self._apply(effects)
+        words = await asyncio.to_thread(self._open_sum, spool, effect)
+        await self._apply(machine.combined(words))
 
     def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
         total = spool.sum(effect.survivors)

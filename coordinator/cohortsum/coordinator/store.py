@@ -136,7 +136,10 @@ class Store:
     def _errors(self) -> Generator[None]:
         try:
             yield
-        except SQLAlchemyError as error:
+        except (
+            SQLAlchemyError,
+            ModuleNotFoundError,
+        ) as error:  # a URL may name a driver that is not installed
             raise StoreError(
                 f"the coordinator's store refuses: {type(error).__name__}; check disk and database"
             ) from error

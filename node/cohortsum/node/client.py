@@ -8,6 +8,7 @@ says nothing about how long it took to compute.
 import asyncio
 import hashlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -166,6 +167,7 @@ class NodeClient:
         """Return what a call returns, trying again while the line is down."""
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
+            began_s = time.monotonic()
             try:
                 return await call()
             except grpc.aio.AioRpcError as error:
@@ -173,6 +175,7 @@ class NodeClient:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
+                failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
                     raise StoreError(
                         f"the coordinator at {self._line.target} does not answer; check address, network and its state"

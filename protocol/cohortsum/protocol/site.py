@@ -214,8 +214,10 @@ class SiteRound:
                 return self._answer_gate(state, message)
             case GateAnswered() if isinstance(message, GateOpening):
                 return self._answer_data(state.agreed, message)
-            case DataAnswered() if isinstance(message, Closing):
+            case DataAnswered() | GateAnswered() if isinstance(message, Closing):
                 return self._close(state.agreed, message)
+            case Agreed() if isinstance(message, Closing):  # t others sufficed before this site could answer
+                return self._close(state, message)
             case _:
                 raise RemoteProtocolError(
                     "M4", f"{packet.envelope.kind.name} is not expected in state {type(state).__name__}"

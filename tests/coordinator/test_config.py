@@ -1,0 +1,103 @@
+"""coordinator.yaml: paths relative to the file, unknown keys refused, every fault named without its value."""
+
+from pathlib import Path
+
+import pytest
+
+from cohortsum.coordinator.config import load_coordinator_config
+from cohortsum.crypto.errors import ConfigurationError
+
+GOOD = f"""
+roster: consortium.yaml
+roster_signature: consortium.sig
+operator_key: "{"ab" * 32}"
+identity: hub
+identity_key: keys/hub.identity
+study: study.signed.json
+listen: 127.0.0.1:0
+store: sqlite:///hub.db
+spool: spool
+results: /srv/results
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "coordinator.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_coordinator_config(written(folder, text))
+    return caught.value.message
+
+
+def test_paths_are_relative_to_the_file_and_absolute_ones_stay(tmp_path: Path) -> None:
+    config = load_coordinator_config(written(tmp_path, GOOD))
+    assert config.roster == tmp_path / "consortium.yaml"
+    assert config.roster_signature == tmp_path / "consortium.sig"
+    assert config.identity_key == tmp_path / "keys" / "hub.identity"
+    assert config.study == tmp_path / "study.signed.json"
+    assert config.spool == tmp_path / "spool"
+    assert config.results == Path("/srv/results")
+
+
+def test_waits_are_the_study_s_unless_they_are_set(tmp_path: Path) -> None:
+    config = load_coordinator_config(written(tmp_path, GOOD))
+    assert (config.gather_s, config.step_max_s, config.grace_s) == (None, None, 5.0)
+    config = load_coordinator_config(written(tmp_path, GOOD + "gather_s: 3\nstep_max_s: 0.5\ngrace_s: 0\n"))
+    assert (config.gather_s, config.step_max_s, config.grace_s) == (3.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize("key", ["roster", "operator_key", "identity_key", "listen", "store", "results"])
+def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
+    text = "\n".join(line for line in GOOD.splitlines() if not line.startswith(f"{key}:"))
+    assert f"coordinator.yaml: {key}: " in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("operator_key", "7351946canary"),
+        ("operator_key", "AB" * 32),
+        ("listen", "7351946canary"),
+        ("listen", "127.0.0.1:port7351946canary"),
+        ("gather_s", "0"),
+        ("step_max_s", "-1"),
+        ("grace_s", "-7351946"),
+        ("gather_s", "7351946canary"),
+        ("identity", "[7351946]"),
+    ],
+)
+def test_a_bad_value_is_refused_by_key_and_not_repeated(tmp_path: Path, key: str, value: str) -> None:
+    kept = [line for line in GOOD.splitlines() if not line.startswith(f"{key}:")]
+    message = refusal(tmp_path, "\n".join([*kept, f"{key}: {value}"]))
+    assert f"{key}: " in message
+    assert "7351946" not in message
+
+
+def test_an_unknown_key_is_named(tmp_path: Path) -> None:
+    assert "listens" in refusal(tmp_path, GOOD + "listens: 127.0.0.1:1\n")
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    message = refusal(tmp_path, GOOD.replace("127.0.0.1:0", "here") + "grace_s: -1\nmore: 1\n")
+    assert all(key in message for key in ("listen: ", "grace_s: ", "more: "))
+
+
+@pytest.mark.parametrize("text", ["", "- a list\n", "a: b: c\n", "just words\n", "roster: [\n"])
+def test_what_is_no_settings_file_is_refused(tmp_path: Path, text: str) -> None:
+    assert refusal(tmp_path, text).startswith("coordinator.yaml: ")
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "coordinator.yaml"
+    path.write_bytes(GOOD.replace("hub", "h\u00fcb").encode("latin-1"))
+    with pytest.raises(ConfigurationError, match="not YAML in UTF-8"):
+        load_coordinator_config(path)
+
+
+def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"coordinator\.yaml: cannot be read"):
+        load_coordinator_config(tmp_path / "coordinator.yaml")

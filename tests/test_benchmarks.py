@@ -1,0 +1,113 @@
+"""The benchmarks run, print what their tables promise, and are exact; no time is asserted.
+
+They run in processes of their own, as they are meant to: round.py must set an environment variable before grpc is
+imported, and memory is measured in a fresh interpreter.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+Tables = dict[str, list[dict[str, object]]]
+
+CELLS = [(10, 1_000, 0), (10, 1_000, 1), (10, 20_000, 0), (10, 20_000, 1)]
+
+
+def run(program: str, folder: Path) -> tuple[str, Tables]:
+    """Return what a benchmark printed, and its tables; a sum that is not exact makes it fail."""
+    kept = folder / "tables.json"
+    command = [sys.executable, str(BENCHMARKS / program), "--quick", "--json", str(kept)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(kept.read_text())
+
+
+@pytest.fixture(scope="module")
+def masking(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
+    return run("masking.py", tmp_path_factory.mktemp("masking"))
+
+
+@pytest.fixture(scope="module")
+def loopback(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
+    return run("round.py", tmp_path_factory.mktemp("round"))
+
+
+def table(tables: Tables, start: str) -> list[dict[str, object]]:
+    return next(rows for title, rows in tables.items() if title.startswith(start))
+
+
+@pytest.mark.parametrize(
+    "start", ["Site: mask step", "Coordinator: unmask step", "Site: whole step with", "Site: whole step, by"]
+)
+def test_every_cell_of_the_grid_has_a_row(masking: tuple[str, Tables], start: str) -> None:
+    rows = table(masking[1], start)
+    assert [(row["sites"], row["numbers"], row["dropped"]) for row in rows] == CELLS
+
+
+@pytest.mark.parametrize("start", ["Site: mask step", "Coordinator: unmask step"])
+def test_masking_rows_are_exact_and_stand_beside_the_bound(masking: tuple[str, Tables], start: str) -> None:
+    for row in table(masking[1], start):
+        assert row["exact"] == "yes"
+        assert isinstance(row["of bound"], float)
+        assert row["of bound"] > 0
+
+
+def test_a_site_verifies_every_peer_in_every_step(masking: tuple[str, Tables]) -> None:
+    sites = 10
+    for row in table(masking[1], "Site: whole step with"):
+        signed, dropped = row["signed/n"], row["dropped"]
+        assert isinstance(signed, float)
+        assert isinstance(dropped, int)
+        own = (
+            5  # advert, shares, masked input, consistency and two answers, less one that may be metered apart
+        )
+        peers = 3 * sites + 2 * (
+            sites - dropped
+        )  # approvals, adverts, shares; inputs and signatures of survivors
+        assert peers + own <= signed * sites <= peers + own + 10
+
+
+def test_the_memory_of_adding_uploads_does_not_grow_with_the_sites(masking: tuple[str, Tables]) -> None:
+    few, many = table(masking[1], "Coordinator: memory")
+    assert (few["sites"], many["sites"]) == (4, 16)
+    assert many["verdict"] == "PASS"
+
+
+def test_flower_is_measured_or_named_as_missing(masking: tuple[str, Tables]) -> None:
+    printed, tables = masking
+    rows = table(tables, "Flower")
+    assert len(rows) == len(CELLS) or (not rows and "flwr is not installed" in printed)
+
+
+def test_threads_and_verdicts_are_printed(masking: tuple[str, Tables]) -> None:
+    printed, tables = masking
+    assert [row["sites"] for row in table(tables, "Two threads")] == [10]
+    for title in tables:
+        assert title in printed
+
+
+def test_a_round_on_loopback_is_exact_and_its_time_is_split(loopback: tuple[str, Tables]) -> None:
+    printed, tables = loopback
+    (row,) = table(tables, "A round on loopback")
+    (steps,) = table(tables, "Protocol time by step")
+    assert (row["sites"], row["numbers"], row["exact"]) == (5, 37, "yes")
+    whole, own, protocol = row["round"], row["own"], row["protocol"]
+    assert isinstance(whole, float)
+    assert isinstance(own, float)
+    assert isinstance(protocol, float)
+    assert own + protocol == pytest.approx(whole)
+    assert sum(time for time in steps.values() if isinstance(time, float)) == pytest.approx(protocol, abs=0.2)
+    assert [name for name in steps if name.startswith("R")] == [
+        "R0 advertise",
+        "R1 share keys",
+        "R2 masked input",
+        "R3 consistency",
+        "R4a open gate",
+        "R4b open data",
+    ]
+    assert "protocol" in printed
