@@ -283,9 +283,8 @@ def upload(spool: Spool | None, index: int, words: Vector) -> bytes:
         hasher.update(chunk)
         if coming is not None:
             coming.add(chunk, hasher.digest())
-    if coming is not None:
-        coming.finish()
-        coming.keep()
+    if coming is not None and spool is not None:
+        spool.keep(index, coming, coming.finish())
     return hasher.digest()
 
 
