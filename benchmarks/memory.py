@@ -17,6 +17,7 @@ from benchmarks.played import upload
 from cohortsum.coordinator.spool import Spool
 
 STATUS = Path("/proc/self/status")
+RESET = Path("/proc/self/clear_refs")  # Linux, proc(5)
 MIB = 1024 * 1024
 
 
@@ -35,9 +36,9 @@ def _measure(sites: int, length: int) -> Row:
             upload(spool, site, words)
             words += np.uint64(2**40)
         del words
-        before = _resident_kib()
+        before = _reset_high_water_kib()
         took, total = cpu_ms(lambda: spool.sum(range(sites)))
-        after = _resident_kib()
+        after = _status_kib("VmHWM")
         exact = bool(
             np.all(total == np.arange(length, dtype=np.uint64) * sites + sites * (sites - 1) // 2 * 2**40)
         )
@@ -59,9 +60,17 @@ def _measure(sites: int, length: int) -> Row:
     }
 
 
-def _resident_kib() -> int | None:
-    """Return the resident high-water mark of this process, where the system tells it."""
+def _reset_high_water_kib() -> int | None:
+    """Make the high-water mark of resident memory what is resident now, and return it; None where that is impossible."""
+    try:
+        RESET.write_text("5")
+    except OSError:
+        return None
+    return _status_kib("VmRSS")
+
+
+def _status_kib(name: str) -> int | None:
     if not STATUS.exists():
         return None
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1])
