@@ -22,7 +22,7 @@ from cohortsum.coordinator.spool import Spool
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol import codec, envelope, opening, seeds, site, site_checks
-from cohortsum.protocol.approvals import approve
+from cohortsum.protocol.approvals import ApprovalBook, approve
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
@@ -58,12 +58,17 @@ SEAMS: Mapping[str, tuple[tuple[object, str], ...]] = {
     "shares": ((site, "deal"),),
     "commitments": ((seeds, "commit_share"), (seeds, "commit_seed"), (opening, "commit_seed")),
     "sealing": (
+        (site, "channel_secret"),
         (site, "sealing_key"),
         (site, "seal"),
         (site_checks, "sealing_key"),
         (site_checks, "unseal"),
     ),
-    "gate": ((site_checks, "gate_sum"), (site_checks, "check_mask_seed")),
+    "gate": (
+        (site_checks, "gate_sum"),
+        (site_checks, "dropouts_of"),
+        (site_checks, "check_mask_seed"),
+    ),
 }
 """Where the machines call out, by what the call is for; no seam lies inside another."""
 
@@ -173,6 +178,7 @@ class Player:
                     limits.min_participants_per_site,
                     None,
                     frozenset(),
+                    ApprovalBook(plan, roster),
                 ),
                 secrets.token_bytes,
             )

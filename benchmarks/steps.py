@@ -13,7 +13,15 @@ from benchmarks.measure import Laps
 from benchmarks.played import Contribution, Played
 from cohortsum.crypto import shamir
 from cohortsum.crypto.masks import Vector, add_masks
-from cohortsum.protocol.masking import MaskKeys, add_words, mask, removal_keys, site_keys, words_digest
+from cohortsum.protocol.masking import (
+    Dropouts,
+    MaskKeys,
+    add_words,
+    mask,
+    removal_keys,
+    site_keys,
+    words_digest,
+)
 from cohortsum.protocol.opening import check_mask_seed, check_self_seed
 from cohortsum.protocol.seeds import PARTS, mask_key, pair_mask_keys, self_mask_key
 
@@ -49,9 +57,10 @@ def mask_site(at: Contribution) -> Masked:
             )
             for part in PARTS
         }
+    values = at.values.copy()  # a site masks its own fresh values in place
     with laps.lap("mask"):
-        gate = mask(np.minimum(at.values[:1], cap), keys["gate"])
-        data = mask(at.values, keys["data"])
+        gate = mask(np.minimum(values[:1], cap), keys["gate"])
+        data = mask(values, keys["data"])
     with laps.lap("digest"):
         words_digest(gate)
         digest = words_digest(data)
@@ -98,4 +107,5 @@ def _seed(round_: Played, owner: int, dropped: bool) -> int:
 
 def _keys(round_: Played, own: dict[int, int], lost: dict[int, int]) -> MaskKeys:
     publics = {index: advert.mask_key for index, advert in round_.adverts.items()}
-    return removal_keys("data", round_.context, round_.h1, round_.h2, own, lost, publics)
+    dropouts = Dropouts.of(round_.context, lost, own, publics)
+    return removal_keys("data", round_.context, round_.h1, round_.h2, own, dropouts)

@@ -117,11 +117,11 @@ class TimedRunner(StudyRunner):
         self.clock.note("open")
         return await super()._attempt(key, approvals, bound)
 
-    def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
+    async def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
         self.clock.note("opened")
         if isinstance(machine.state, Opened):
             self.opened = machine.state.values
-        return super()._close(key, machine)
+        return await super()._close(key, machine)
 
     def _set_deadline(self, step: str) -> None:
         self.clock.steps.append((step, time.perf_counter()))

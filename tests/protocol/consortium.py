@@ -16,7 +16,7 @@ from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
-from cohortsum.protocol.approvals import approve
+from cohortsum.protocol.approvals import ApprovalBook, approve
 from cohortsum.protocol.bounds import Protection
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
@@ -159,6 +159,7 @@ class Consortium:
             "min_participants": self.protection.min_participants,
             "min_participants_per_site": self.protection.min_participants_per_site,
             "bound_survivors": self.bound.get(index),
+            "approvals": ApprovalBook(self.plan, self.roster),
             "seen_rounds": frozenset[tuple[bytes, int, int]](),
         }
         setup = SiteSetup(**{**fields, **changes})  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.crypto.field import PRIME
 from cohortsum.protocol import codec
-from cohortsum.protocol.approvals import approve, read_approval
+from cohortsum.protocol.approvals import approval_context, approve, read_approval
 from cohortsum.protocol.context import context_hash, public_inputs
 from cohortsum.protocol.coordinator_states import Aborted, Masking, Opened
 from cohortsum.protocol.effects import Audit, ContextSpent, Contribute, RoundOver, Send, SiteEffect
@@ -27,6 +27,7 @@ from cohortsum.protocol.masking import words_digest
 from cohortsum.protocol.messages import (
     Advert,
     Adverts,
+    Approval,
     Consistency,
     Delivery,
     Envelope,
@@ -807,12 +808,13 @@ def test_an_approval_of_another_study_or_of_unknown_items_is_refused() -> None:
     stranger = replace(plan_of(N, protection()), study_digest=hashlib.sha256(b"x").digest())
     with pytest.raises(RemoteProtocolError, match="M3"):
         read_approval(approve(signer, stranger, "open_data", frozenset()), consortium.plan, consortium.roster)
+    plan = consortium.plan
+    forged = Approval(plan.study_digest, plan.roster_digest, "open_data", b"\x01")
+    signed = signer.sign(approval_context(plan.study_digest, plan.roster_digest), forged)
     with pytest.raises(RemoteProtocolError, match=r"R0\.1"):
-        read_approval(
-            approve(signer, consortium.plan, "open_data", frozenset({"x"})),
-            consortium.plan,
-            consortium.roster,
-        )
+        read_approval(signed, plan, consortium.roster)
+    with pytest.raises(LocalProtocolError, match=r"R0\.1"):
+        approve(signer, plan, "open_data", frozenset({"x"}))
 
 
 def test_a_key_that_is_not_in_the_roster_signs_nothing() -> None:

@@ -15,6 +15,7 @@ from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.masking import (
+    Dropouts,
     MaskKeys,
     add_words,
     mask,
@@ -54,7 +55,7 @@ def keys_of(index: int, sites: tuple[int, ...], part: str) -> MaskKeys:
 def removal(survivors: tuple[int, ...], sites: tuple[int, ...], part: str) -> MaskKeys:
     self_seeds = {index: SEEDS[index].element(part) for index in survivors}
     dropped = {index: SEEDS[index].element("mask") for index in sites if index not in survivors}
-    return removal_keys(part, CONTEXT, H1, H2, self_seeds, dropped, PUBLICS)
+    return removal_keys(part, CONTEXT, H1, H2, self_seeds, Dropouts.of(CONTEXT, dropped, survivors, PUBLICS))
 
 
 def survivor_sets(sites: Sequence[int]) -> list[tuple[int, ...]]:
@@ -63,7 +64,7 @@ def survivor_sets(sites: Sequence[int]) -> list[tuple[int, ...]]:
 
 def masked_sum(values: dict[int, NDArray[np.int64]], survivors: tuple[int, ...], part: str) -> Vector:
     sites = tuple(values)
-    words = (mask(values[index], keys_of(index, sites, part)) for index in survivors)
+    words = (mask(values[index].copy(), keys_of(index, sites, part)) for index in survivors)
     return add_words(words, len(values[sites[0]]))
 
 
@@ -135,7 +136,7 @@ def test_keys_of_masks_do_not_show() -> None:
 # Words
 
 
-def test_masking_leaves_the_values_alone_and_uses_the_given_adder() -> None:
+def test_masking_leaves_no_unmasked_values_behind_and_uses_the_given_adder() -> None:
     values = np.array([LOWEST, -1, 0, HIGHEST], dtype=np.int64)
     calls: list[tuple[int, int]] = []
 
@@ -144,12 +145,14 @@ def test_masking_leaves_the_values_alone_and_uses_the_given_adder() -> None:
         add_masks(vector, plus, minus)
 
     keys = keys_of(INDICES[1], INDICES[:3], "data")
+    kept = values.copy()
     words = mask(values, keys, add)
     assert calls == [(2, 1)]
-    assert values.tolist() == [LOWEST, -1, 0, HIGHEST]
+    assert np.shares_memory(values, words)
+    assert kept.tolist() == [LOWEST, -1, 0, HIGHEST]
     assert words.dtype == np.uint64
-    assert np.array_equal(words, mask(values, keys))
-    assert not np.any(words == values.view(np.uint64))
+    assert not np.any(words == kept.view(np.uint64))
+    assert np.array_equal(words, mask(kept, keys))
 
 
 def test_sums_of_words_wrap_and_no_words_sum_to_zero() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.protocol.masking import add_words, signed
-from cohortsum.protocol.plan import PlannedBlock, RoundPlan, least_suppliers
+from cohortsum.protocol.plan import PlannedBlock, RoundPlan, Suppliers
 from tests.protocol.consortium import PEOPLE, plan_of, protection
 
 A, B = frozenset({"age"}), frozenset({"bmi"})
@@ -153,16 +153,16 @@ def test_the_scarcest_group_counts(
         len([site for site in supplies if all(x in supplies[site] for x in group)]) for group in groups
     ]
     block = replace(BLOCK, supply=tuple(groups))
-    assert least_suppliers(block, supplies) == min([len(supplies), *counted])
+    assert Suppliers(supplies).least(block) == min([len(supplies), *counted])
 
 
 def test_groups_are_counted_apart() -> None:
     """Three sites hold either item, but only one holds both."""
     supplies = {0: A, 1: A, 2: A | B, 3: B, 4: B}
-    assert least_suppliers(replace(BLOCK, supply=(A, B)), supplies) == 3
-    assert least_suppliers(replace(BLOCK, supply=(A | B,)), supplies) == 1
-    assert least_suppliers(replace(BLOCK, supply=()), supplies) == 5
-    assert least_suppliers(BLOCK, {}) == 0
+    assert Suppliers(supplies).least(replace(BLOCK, supply=(A, B))) == 3
+    assert Suppliers(supplies).least(replace(BLOCK, supply=(A | B,))) == 1
+    assert Suppliers(supplies).least(replace(BLOCK, supply=())) == 5
+    assert Suppliers({}).least(BLOCK) == 0
 
 
 def test_blocks_with_enough_suppliers_are_kept_in_order() -> None:

@@ -19,6 +19,7 @@ from cohortsum.protocol.seeds import (
     Seeds,
     advertise,
     channel_key,
+    channel_secret,
     ciphertext_digest,
     deal,
     mask_key,
@@ -164,8 +165,8 @@ def test_held_shares_do_not_show_and_are_committed_to_one_by_one() -> None:
 
 
 def test_dealer_and_holder_derive_one_sealing_key() -> None:
-    at_dealer = sealing_key(CHANNELS[2], CHANNELS[5].public, CONTEXT, 2, 5, H1)
-    at_holder = sealing_key(CHANNELS[5], CHANNELS[2].public, CONTEXT, 2, 5, H1)
+    at_dealer = sealing_key(channel_secret(CHANNELS[2], CHANNELS[5].public, CONTEXT), CONTEXT, 2, 5, H1)
+    at_holder = sealing_key(channel_secret(CHANNELS[5], CHANNELS[2].public, CONTEXT), CONTEXT, 2, 5, H1)
     assert at_dealer == at_holder
     assert len(at_dealer) == KEY_AND_NONCE_BYTES
 
@@ -174,7 +175,8 @@ def test_a_sealing_key_serves_one_direction_of_one_pair_in_one_context_and_l1() 
     def key(
         peer: int = 5, context: bytes = CONTEXT, dealer: int = 2, holder: int = 5, h1: bytes = H1
     ) -> bytes:
-        return sealing_key(CHANNELS[2], CHANNELS[peer].public, context, dealer, holder, h1).reveal()
+        channel = channel_secret(CHANNELS[2], CHANNELS[peer].public, context)
+        return sealing_key(channel, context, dealer, holder, h1).reveal()
 
     keys = [
         key(),

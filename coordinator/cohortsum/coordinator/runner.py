@@ -6,6 +6,7 @@ removal of masks go to worker threads.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections import deque
@@ -61,11 +62,13 @@ class Mailbox:
 
     packets: dict[int, Packet] = field(default_factory=dict[int, Packet])
     last: int = field(default_factory=lambda: int(now().timestamp() * 1000))
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, packet: Packet) -> None:
         """Add a packet."""
         self.last += 1
         self.packets[self.last] = packet
+        self.arrived.set()
 
     def after(self, number: int) -> int:
         """Return the number of the first packet beyond ``number``, or 0."""
@@ -150,6 +153,8 @@ class StudyRunner:
             row = session.get_one(StudyRow, study.digest.hex())
             row.state = "released" if outcome.document is not None else "ended"
         self.over = True
+        for box in self._boxes.values():
+            box.arrived.set()
         await self._notify()
         self._log.info("study.ended", released=outcome.document is not None, reason=outcome.reason)
         return outcome
@@ -192,7 +197,11 @@ class StudyRunner:
     async def next_packet(self, site: int, after: int, wait_s: float) -> tuple[int, Packet | None]:
         """Return number and packet that follow ``after`` for a site, or (0, None) if none comes in time."""
         box = self._boxes[site]
-        await self._wait(lambda: box.after(after) > 0 or self.over, wait_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not box.after(after) and not self.over:
+                    box.arrived.clear()
+                    await box.arrived.wait()
         number = box.after(after)
         return number, box.packets.get(number)
 
@@ -261,9 +270,9 @@ class StudyRunner:
         self._spool = None
         for box in self._boxes.values():
             box.keep_last()
-        return self._close(key, machine)
+        return await self._close(key, machine)
 
-    def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
+    async def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
         state, context = machine.state, machine.fixed.context.hex()
         if isinstance(state, Opened):
             document = result_document(self.plan, self._roster, key, state)
@@ -273,7 +282,7 @@ class StudyRunner:
                 session.merge(
                     ResultRow(study=row.study, context=context, document=to_json(document), released=now())
                 )
-            write_release(self._results, document)
+            await asyncio.to_thread(write_release, self._results, document)
             self._log.info("round.opened", sites=len(state.survivors), attempt=key.attempt)
             return Outcome(document, ""), ()
         if not isinstance(state, Aborted):

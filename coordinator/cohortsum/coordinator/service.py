@@ -52,6 +52,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
 
     def __init__(self, roster: Roster, runner: StudyRunner) -> None:
         self._roster, self._runner = roster, runner
+        self._callers: dict[bytes, int] = {}
 
     async def GetStudy(
         self, request: service_pb2.GetStudyRequest, context: Context
@@ -120,6 +121,12 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
         if pem is None:
             raise AuthenticationError
+        known = self._callers.get(pem)
+        if known is None:
+            known = self._callers[pem] = self._identify(pem)
+        return known
+
+    def _identify(self, pem: bytes) -> int:
         name = certified_name(pem)
         identity = self._roster.identities.get(name)
         if identity is None or identity.role is not Role.SITE:

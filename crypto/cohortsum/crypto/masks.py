@@ -45,11 +45,12 @@ def add_masks(
         raise ValueError("a range must start at an even word: one cipher block holds two")
     added = [_keystream(key, start) for key in plus]
     subtracted = [_keystream(key, start) for key in minus]
-    buffer = bytearray(CHUNK_BYTES + 16)  # the library asks for room for one more block
-    words: Vector = np.frombuffer(buffer, dtype="<u8", count=CHUNK_BYTES // WORD_BYTES)
-    for begin in range(0, len(vector), len(words)):
+    size = min(CHUNK_BYTES, vector.nbytes)
+    buffer = bytearray(size + 16)  # the library asks for room for one more block
+    words: Vector = np.frombuffer(buffer, dtype="<u8", count=size // WORD_BYTES)
+    for begin in range(0, len(vector), max(len(words), 1)):
         chunk = vector[begin : begin + len(words)]
-        zeros = _ZEROS if len(chunk) == len(words) else _ZEROS[: chunk.nbytes]
+        zeros = _ZEROS if chunk.nbytes == CHUNK_BYTES else _ZEROS[: chunk.nbytes]
         keystream = words[: len(chunk)]
         for stream in added:
             stream.update_into(zeros, buffer)

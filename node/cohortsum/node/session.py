@@ -32,7 +32,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.policy import Floors, floors_for
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, content_digest, open_tables
-from cohortsum.protocol.approvals import approve, decline
+from cohortsum.protocol.approvals import ApprovalBook, approve, decline
 from cohortsum.protocol.effects import Contribute, RoundOver, Send, SiteEffect
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Kind, Packet
@@ -86,6 +86,7 @@ class Joined:
     tables: Tables = field(repr=False)
     supplied: frozenset[str]
     approval: Envelope
+    approvals: ApprovalBook = field(repr=False)
 
 
 class StudySession:
@@ -180,7 +181,7 @@ class StudySession:
             tables.close()
             raise
         approval = approve(site.signer, plan.round, site.policy.profile, supplied)
-        return Joined(plan, floors, tables, supplied, approval)
+        return Joined(plan, floors, tables, supplied, approval, ApprovalBook(plan.round, site.roster))
 
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
@@ -206,6 +207,7 @@ class StudySession:
             min_participants_per_site=joined.floors.min_participants_per_site,
             bound_survivors=site.ledger.signed_survivors(plan.study_digest),
             seen_rounds=site.ledger.seen_rounds(),
+            approvals=joined.approvals,
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:

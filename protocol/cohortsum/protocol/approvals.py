@@ -7,7 +7,7 @@ approvals of a round every site works out by itself which blocks travel.
 from collections.abc import Mapping, Sequence
 
 from cohortsum.crypto.encoding import digest
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.protocol.envelope import Signer, open_envelope
 from cohortsum.protocol.messages import Approval, Envelope, Kind, NotTakingPart
 from cohortsum.protocol.plan import RoundPlan
@@ -22,8 +22,13 @@ def approval_context(study_digest: bytes, roster_digest: bytes) -> bytes:
 
 
 def approve(signer: Signer, plan: RoundPlan, profile: str, supplies: frozenset[str]) -> Envelope:
-    """Return a site's signed approval of the study behind ``plan``."""
-    approval = Approval(plan.study_digest, plan.roster_digest, profile, supplies)
+    """Return a site's signed approval of the study behind ``plan``; raises LocalProtocolError for items it lacks."""
+    if not supplies <= set(plan.items):
+        raise LocalProtocolError("R0.1", "an approval names items that the study does not")
+    bits = sum(1 << place for place, item in enumerate(plan.items) if item in supplies)
+    approval = Approval(
+        plan.study_digest, plan.roster_digest, profile, bits.to_bytes(_bitmap_bytes(plan), "little")
+    )
     return signer.sign(approval_context(plan.study_digest, plan.roster_digest), approval)
 
 
@@ -48,19 +53,48 @@ def read_approval(envelope: Envelope, plan: RoundPlan, roster: Roster) -> tuple[
     approval = open_envelope(envelope, Approval, context, roster, Role.SITE)
     if (approval.study_digest, approval.roster_digest) != (plan.study_digest, plan.roster_digest):
         raise RemoteProtocolError("R0.1", f"{envelope.sender} approved another study or roster")
-    if not approval.supplies <= frozenset(plan.items):
+    bits = int.from_bytes(approval.supplies, "little")
+    if len(approval.supplies) != _bitmap_bytes(plan) or bits >> len(plan.items):
         raise RemoteProtocolError("R0.1", f"{envelope.sender} supplies something the study does not name")
     return roster.sites[SiteId(envelope.sender)], approval
 
 
-def read_approvals(
-    envelopes: Sequence[Envelope], plan: RoundPlan, roster: Roster
-) -> Mapping[int, frozenset[str]]:
-    """Return what every approving site supplies, by roster index; the envelopes must be in that order, once each."""
-    supplies: dict[int, frozenset[str]] = {}
-    for envelope in envelopes:
-        index, approval = read_approval(envelope, plan, roster)
-        if supplies and index <= max(supplies):
-            raise RemoteProtocolError("R0.1", "approvals must come by roster index, once each")
-        supplies[index] = approval.supplies
-    return supplies
+def supplied(approval: Approval, plan: RoundPlan) -> frozenset[str]:
+    """Return the items that an approval says yes to."""
+    bits = int.from_bytes(approval.supplies, "little")
+    return frozenset(item for place, item in enumerate(plan.items) if bits >> place & 1)
+
+
+class ApprovalBook:
+    """The approvals of one study that were read before: each signature is verified once, not in every attempt.
+
+    Args:
+        plan: the study's plan.
+        roster: its roster.
+    """
+
+    def __init__(self, plan: RoundPlan, roster: Roster) -> None:
+        self._plan, self._roster = plan, roster
+        self._read: dict[bytes, tuple[int, frozenset[str]]] = {}
+
+    def read(self, envelopes: Sequence[Envelope]) -> Mapping[int, frozenset[str]]:
+        """Return what every approving site supplies, by roster index.
+
+        Raises RemoteProtocolError (M1 to M4, R0.1) unless every envelope is a true approval and they come by roster
+        index, once each.
+        """
+        supplies: dict[int, frozenset[str]] = {}
+        for envelope in envelopes:
+            key = envelope.digest
+            if key not in self._read:
+                index, approval = read_approval(envelope, self._plan, self._roster)
+                self._read[key] = index, supplied(approval, self._plan)
+            index, items = self._read[key]
+            if supplies and index <= max(supplies):
+                raise RemoteProtocolError("R0.1", "approvals must come by roster index, once each")
+            supplies[index] = items
+        return supplies
+
+
+def _bitmap_bytes(plan: RoundPlan) -> int:
+    return (len(plan.items) + 7) // 8

@@ -36,7 +36,6 @@ from cohortsum.protocol.messages import (
     Opening,
     Packet,
     Quorum,
-    ShareEntry,
     Shares,
     Survivors,
 )
@@ -119,7 +118,7 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 study_digest=message.study_digest,
                 roster_digest=message.roster_digest,
                 profile=message.profile,
-                supplies=sorted(message.supplies),
+                supplies=message.supplies,
             )
         case Opening():
             return Kind.OPENING, wire.Opening(
@@ -142,17 +141,14 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
         case Adverts():
             return Kind.ADVERTS, wire.Adverts(adverts=map(envelope_to_wire, message.adverts))
         case Shares():
-            entries = [
-                wire.ShareEntry(
-                    holder=entry.holder,
-                    ciphertext_digest=entry.ciphertext_digest,
-                    mask_commitment=entry.mask_commitment,
-                    gate_commitment=entry.gate_commitment,
-                    data_commitment=entry.data_commitment,
-                )
-                for entry in message.entries
-            ]
-            return Kind.SHARES, wire.Shares(adverts_digest=message.adverts_digest, entries=entries)
+            return Kind.SHARES, wire.Shares(
+                adverts_digest=message.adverts_digest,
+                holders=message.holders,
+                ciphertext_digests=message.ciphertext_digests,
+                mask_commitments=message.mask_commitments,
+                gate_commitments=message.gate_commitments,
+                data_commitments=message.data_commitments,
+            )
         case Delivery():
             return Kind.DELIVERY, wire.Delivery(shares=map(envelope_to_wire, message.shares))
         case MaskedInput():
@@ -195,12 +191,13 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
 
 
 def _approval(held: wire.Approval) -> Approval:
-    supplies = _ascending(held.supplies, "supplies", MAX_ITEMS)
+    if len(held.supplies) > MAX_ITEMS // 8:
+        raise _malformed(f"supplies has {len(held.supplies)} bytes, at most {MAX_ITEMS // 8} are read")
     return Approval(
         _sized(held.study_digest, DIGEST_BYTES, "study_digest"),
         _sized(held.roster_digest, DIGEST_BYTES, "roster_digest"),
         _text(held.profile, "profile"),
-        frozenset(_text(item, "supplies") for item in supplies),
+        held.supplies,
     )
 
 
@@ -228,20 +225,16 @@ def _advert(held: wire.Advert) -> Advert:
     )
 
 
-def _entry(held: wire.ShareEntry) -> ShareEntry:
-    return ShareEntry(
-        held.holder,
-        _sized(held.ciphertext_digest, DIGEST_BYTES, "ciphertext_digest"),
-        _sized(held.mask_commitment, DIGEST_BYTES, "mask_commitment"),
-        _sized(held.gate_commitment, DIGEST_BYTES, "gate_commitment"),
-        _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
-    )
-
-
 def _shares_message(held: wire.Shares) -> Shares:
-    _ascending([entry.holder for entry in held.entries], "entries", MAX_SITES)
+    holders = tuple(_ascending(held.holders, "holders", MAX_SITES))
+    size = DIGEST_BYTES * len(holders)
     return Shares(
-        _sized(held.adverts_digest, DIGEST_BYTES, "adverts_digest"), tuple(map(_entry, held.entries))
+        _sized(held.adverts_digest, DIGEST_BYTES, "adverts_digest"),
+        holders,
+        _sized(held.ciphertext_digests, size, "ciphertext_digests"),
+        _sized(held.mask_commitments, size, "mask_commitments"),
+        _sized(held.gate_commitments, size, "gate_commitments"),
+        _sized(held.data_commitments, size, "data_commitments"),
     )
 
 

@@ -13,7 +13,7 @@ from cohortsum.crypto.errors import CryptoError, LocalProtocolError, ProtocolErr
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.shamir import combine
 from cohortsum.protocol import coordinator_checks as checks
-from cohortsum.protocol.approvals import read_approvals
+from cohortsum.protocol.approvals import ApprovalBook
 from cohortsum.protocol.bounds import broken_bound, threshold
 from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
 from cohortsum.protocol.coordinator_states import (
@@ -50,6 +50,7 @@ from cohortsum.protocol.messages import (
     Adverts,
     Closing,
     Complaint,
+    Consistency,
     DataShares,
     Delivery,
     GateOpening,
@@ -62,8 +63,8 @@ from cohortsum.protocol.messages import (
     Quorum,
     Survivors,
 )
-from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, gate_sum
-from cohortsum.protocol.plan import least_suppliers
+from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
+from cohortsum.protocol.plan import Suppliers
 from cohortsum.protocol.roster import Role, SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
 
@@ -93,7 +94,7 @@ class CoordinatorRound:
         self.state: CoordinatorState = Advertising({})
         plan = setup.plan
         approvals = tuple(envelope for _, envelope in sorted(setup.approvals.items()))
-        supplies = read_approvals(approvals, plan, setup.roster)
+        supplies = ApprovalBook(plan, setup.roster).read(approvals)
         inputs = public_inputs(plan.digest, [held.digest for held in approvals], setup.bound_survivors)
         context = context_hash(plan.roster_digest, plan.study_digest, key, plan.epoch, inputs)
         self.fixed = Fixed(context, plan.kept(supplies), supplies)
@@ -217,7 +218,9 @@ class CoordinatorRound:
             case OpeningData() if isinstance(message, DataShares):
                 checks.data_shares(self.fixed.context, state, site, message)
                 return replace(state, answers={**state.answers, site: message}), ()
-            case OpeningData() | Combining() | Opened() if isinstance(message, GateShares | DataShares):
+            case OpeningGate() | OpeningData() | Combining() | Opened() if isinstance(
+                message, Consistency | GateShares | DataShares
+            ):
                 return state, ()  # t answers were enough; later ones are honest but no longer needed
             case _:
                 raise RemoteProtocolError("M4", f"{envelope.kind.name} is not expected now")
@@ -235,10 +238,9 @@ class CoordinatorRound:
                 ready = state.complete == tuple(sorted(state.u2.dealings))
                 return self._to_agreeing(state) if ready or deadline else ()
             case Agreeing():
-                if len(state.signatures) == len(state.u3.inputs) or (
-                    deadline and len(state.signatures) >= state.u1.threshold
-                ):
-                    quorum = Quorum(tuple(envelope for _, envelope in sorted(state.signatures.items())))
+                if len(state.signatures) >= state.u1.threshold:
+                    signatures = [envelope for _, envelope in sorted(state.signatures.items())]
+                    quorum = Quorum(tuple(signatures[: state.u1.threshold]))
                     self.state = OpeningGate(state.u1, state.u2, state.u3, {})
                     return (*self._to_all(state.u3.inputs, quorum), AwaitStep(STEPS[OpeningGate]))
             case OpeningGate():
@@ -291,12 +293,9 @@ class CoordinatorRound:
             return self._abort(f"{len(members)} sites sent their masked vectors, {least} are required")
         if self.setup.bound_survivors and members != self.setup.bound_survivors:
             return self._abort("a retry needs every survivor of the earlier attempt")
-        supplied = {index: self.fixed.supplies[index] for index in members}
+        suppliers = Suppliers({index: self.fixed.supplies[index] for index in members})
         for block in self.fixed.blocks:
-            if (
-                least_suppliers(block, supplied) - protection.max_colluding_sites
-                < protection.min_honest_inputs
-            ):
+            if suppliers.least(block) - protection.max_colluding_sites < protection.min_honest_inputs:
                 return self._abort(f"too few sites with block {block.name} survive")
         inputs = {index: state.inputs[index] for index in members}
         envelopes = tuple(held.envelope for held in inputs.values())
@@ -323,11 +322,12 @@ class CoordinatorRound:
                 {owner: OpenedGate(state.u3.inputs[owner].gate_words, seed) for owner, seed in gate.items()},
                 mask,
             )
-            total = gate_sum(context, state.u1.h1, state.u2.h2, opening, adverts)
+            dropouts = dropouts_of(context, opening, adverts)
+            total = gate_sum(context, state.u1.h1, state.u2.h2, opening, dropouts)
             check_gate(total, self.setup.plan.protection, 0, "R4.8")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
-        self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, {})
+        self.state = OpeningData(state.u1, state.u2, state.u3, total, dropouts, {})
         return (*self._to_all(state.u3.inputs, opening), AwaitStep(STEPS[OpeningData]))
 
     def _to_combining(self, state: OpeningData) -> Effects:
@@ -340,8 +340,7 @@ class CoordinatorRound:
                 check_self_seed(context, "data", owner, seed, adverts[owner], "R4.6")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
-        publics = {index: advert.mask_key for index, advert in adverts.items()}
-        keys = removal_keys("data", context, state.u1.h1, state.u2.h2, seeds, state.dropped, publics)
+        keys = removal_keys("data", context, state.u1.h1, state.u2.h2, seeds, state.dropouts)
         self.state = Combining(state.u1, state.u2, state.u3, state.gate_total)
         return (Combine(tuple(sorted(state.u3.inputs)), keys),)
 

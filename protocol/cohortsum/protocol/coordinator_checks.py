@@ -22,7 +22,7 @@ from cohortsum.protocol.messages import (
     ShareEntry,
     Shares,
 )
-from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan
+from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan, first_beyond
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.protocol.seeds import ciphertext_digest
 
@@ -43,15 +43,12 @@ def dealing(
         raise RemoteProtocolError("R1.8", "not a share message of an advertiser")
     if message.adverts_digest != u1.h1:
         raise RemoteProtocolError("R1.8", "shares dealt under another L1")
-    if [entry.holder for entry in message.entries] != sorted(u1.adverts) or len(ciphertexts) != len(
-        u1.adverts
-    ):
+    if list(message.holders) != sorted(u1.adverts) or len(ciphertexts) != len(u1.adverts):
         raise RemoteProtocolError("R1.8", "shares must be dealt to every site of L1, by roster index")
-    held: dict[int, bytes] = {}
-    for entry, ciphertext in zip(message.entries, ciphertexts, strict=True):
-        if not hmac.compare_digest(entry.ciphertext_digest, ciphertext_digest(ciphertext)):
-            raise RemoteProtocolError("R1.8", "a ciphertext is not the one its dealer signed")
-        held[entry.holder] = ciphertext
+    digests = b"".join(map(ciphertext_digest, ciphertexts))
+    if not hmac.compare_digest(message.ciphertext_digests, digests):
+        raise RemoteProtocolError("R1.8", "a ciphertext is not the one its dealer signed")
+    held = dict(zip(message.holders, ciphertexts, strict=True))
     return Dealing(envelope, message, held)
 
 
@@ -116,15 +113,14 @@ def result(
             "R5.3",
             "the opened number of people is above max_participants or below the gate; nothing is published",
         )
-    start = 0
-    for block in blocks:
-        most = (people if block.per == "person" else survivors) * block.unit_bound + survivors
-        part = values[start : start + block.size]
-        if np.any(part > most) or np.any(part < -most):
-            raise RemoteProtocolError(
-                "R5.4", f"block {block.name} is out of its possible range: a site sent impossible numbers"
-            )
-        start += block.size
+    bounds = [
+        (people if block.per == "person" else survivors) * block.unit_bound + survivors for block in blocks
+    ]
+    block = first_beyond(blocks, bounds, values)
+    if block is not None:
+        raise RemoteProtocolError(
+            "R5.4", f"block {block.name} is out of its possible range: a site sent impossible numbers"
+        )
     return people
 
 
@@ -134,7 +130,7 @@ def _answering(u3: U3, site: int, statement: bytes) -> None:
 
 
 def _entry(dealings: Mapping[int, Dealing], owner: int, holder: int) -> ShareEntry:
-    return next(entry for entry in dealings[owner].shares.entries if entry.holder == holder)
+    return dealings[owner].shares.entry(holder)
 
 
 def _share(context: bytes, kind: str, owner: int, holder: int, share: int, committed: bytes) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cohortsum.protocol.effects import Supplies
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.masking import Dropouts
 from cohortsum.protocol.messages import Advert, DataShares, Envelope, GateShares, MaskedInput, Shares
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Roster
@@ -147,7 +148,7 @@ class OpeningData:
     u2: U2
     u3: U3
     gate_total: int
-    dropped: Mapping[int, int] = field(repr=False)
+    dropouts: Dropouts
     answers: Mapping[int, DataShares] = field(repr=False)
 
 

@@ -7,7 +7,7 @@ cancel; the self masks of survivors and their pair masks with dropouts stay, and
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.encoding import encode, number
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.crypto.secret import SecretBytes
-from cohortsum.protocol.seeds import mask_key, pair_mask_keys, self_mask_key
+from cohortsum.protocol.seeds import mask_key, pair_mask_key, pair_secret, self_mask_key
 
 WORDS = "cohortsum/v1/words"
 
@@ -50,21 +50,42 @@ def site_keys(
         part: gate or data.
         index: its roster index.
         self_key: key of its self mask.
-        pairs: `pair_mask_keys` by the index of every other site of U2.
+        pairs: the keys of the masks shared with every other site of U2, by index and part.
     """
     above = tuple(keys[part] for peer, keys in sorted(pairs.items()) if peer > index)
     below = tuple(keys[part] for peer, keys in sorted(pairs.items()) if peer < index)
     return MaskKeys((self_key, *above), below)
 
 
+@dataclass(frozen=True, slots=True)
+class Dropouts:
+    """The pair masks that dropouts left in the survivors' vectors: the secrets behind them, for both parts.
+
+    Attributes:
+        secrets: shared secret by (dropout, survivor).
+        publics: public mask keys by index.
+    """
+
+    secrets: Mapping[tuple[int, int], SecretBytes] = field(repr=False)
+    publics: Mapping[int, bytes]
+
+    @classmethod
+    def of(
+        cls, context: bytes, seeds: Mapping[int, int], survivors: Iterable[int], publics: Mapping[int, bytes]
+    ) -> "Dropouts":
+        """Return them from the opened mask seeds of U2 without U3, by index."""
+        alive = sorted(survivors)
+        keys = {dropped: mask_key(context, seed) for dropped, seed in sorted(seeds.items())}
+        secrets = {
+            (dropped, survivor): pair_secret(own, publics[survivor])
+            for dropped, own in keys.items()
+            for survivor in alive
+        }
+        return cls(secrets, publics)
+
+
 def removal_keys(
-    part: str,
-    context: bytes,
-    h1: bytes,
-    h2: bytes,
-    self_seeds: Mapping[int, int],
-    dropped_seeds: Mapping[int, int],
-    mask_publics: Mapping[int, bytes],
+    part: str, context: bytes, h1: bytes, h2: bytes, self_seeds: Mapping[int, int], dropouts: Dropouts
 ) -> MaskKeys:
     """Return the keys that open the sum of the survivors' masked vectors.
 
@@ -74,16 +95,14 @@ def removal_keys(
         h1: digest of L1.
         h2: digest of U2.
         self_seeds: the opened self seeds of every survivor, by index.
-        dropped_seeds: the opened mask seeds of U2 without U3, by index.
-        mask_publics: public mask keys by index.
+        dropouts: what dropouts left behind.
     """
     plus: list[SecretBytes] = []
     minus = [self_mask_key(context, part, owner, seed) for owner, seed in sorted(self_seeds.items())]
-    for dropped, seed in sorted(dropped_seeds.items()):
-        own = mask_key(context, seed)
-        for survivor in sorted(self_seeds):
-            key = pair_mask_keys(own, dropped, mask_publics[survivor], survivor, context, h1, h2)[part]
-            (minus if dropped > survivor else plus).append(key)
+    for (dropped, survivor), shared in dropouts.secrets.items():
+        ends = ((dropped, dropouts.publics[dropped]), (survivor, dropouts.publics[survivor]))
+        key = pair_mask_key(shared, part, ends, context, h1, h2)
+        (minus if dropped > survivor else plus).append(key)
     return MaskKeys(tuple(plus), tuple(minus))
 
 
@@ -96,8 +115,8 @@ class AddMasks(Protocol):
 
 
 def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_masks) -> Vector:
-    """Return the masked words of one part; ``values`` is not changed."""
-    words: Vector = values.astype(np.int64, copy=True).view(np.uint64)
+    """Mask ``values`` in place and return them as words: unmasked values are not kept beside masked ones."""
+    words: Vector = values.view(np.uint64)
     add(words, keys.plus, keys.minus)
     return words
 

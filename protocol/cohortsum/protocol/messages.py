@@ -4,7 +4,7 @@ A message becomes bytes in `codec` and is signed in `envelope`. Sites are named 
 roster id as senders.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -75,12 +75,12 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A site agrees to a study and says what it supplies."""
+    """A site agrees to a study and says what it supplies: one bit per item of the plan, in the plan's order."""
 
     study_digest: bytes
     roster_digest: bytes
     profile: str
-    supplies: frozenset[str]
+    supplies: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +133,41 @@ class ShareEntry:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """R1: a dealer's signed list, one entry per site of L1, itself included, by roster index."""
+    """R1: a dealer's signed list, one entry per site of L1, itself included, by roster index.
+
+    The digests stand in columns, 32 bytes per holder: a site receives n lists of n entries and reads one entry of each.
+    """
 
     adverts_digest: bytes
-    entries: tuple[ShareEntry, ...]
+    holders: tuple[int, ...]
+    ciphertext_digests: bytes = field(repr=False)
+    mask_commitments: bytes = field(repr=False)
+    gate_commitments: bytes = field(repr=False)
+    data_commitments: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, adverts_digest: bytes, entries: Sequence[ShareEntry]) -> "Shares":
+        """Return the list that holds these entries."""
+        return cls(
+            adverts_digest,
+            tuple(entry.holder for entry in entries),
+            b"".join(entry.ciphertext_digest for entry in entries),
+            b"".join(entry.mask_commitment for entry in entries),
+            b"".join(entry.gate_commitment for entry in entries),
+            b"".join(entry.data_commitment for entry in entries),
+        )
+
+    def entry(self, holder: int) -> ShareEntry:
+        """Return the entry of one holder; raises ValueError if there is none."""
+        start = 32 * self.holders.index(holder)
+        part = slice(start, start + 32)
+        return ShareEntry(
+            holder,
+            self.ciphertext_digests[part],
+            self.mask_commitments[part],
+            self.gate_commitments[part],
+            self.data_commitments[part],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from cohortsum.crypto.commitments import commit_seed
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import add_masks
 from cohortsum.protocol.bounds import Protection
-from cohortsum.protocol.masking import add_words, removal_keys, signed, words_from_bytes
+from cohortsum.protocol.masking import Dropouts, add_words, removal_keys, signed, words_from_bytes
 from cohortsum.protocol.messages import Advert, GateOpening
 from cohortsum.protocol.plan import GATE_LENGTH
 from cohortsum.protocol.seeds import mask_key
@@ -34,9 +34,7 @@ def check_mask_seed(context: bytes, owner: int, seed: int, advert: Advert, check
         raise RemoteProtocolError(check, f"the mask seed of site index {owner} does not match its public key")
 
 
-def gate_sum(
-    context: bytes, h1: bytes, h2: bytes, opening: GateOpening, adverts: Mapping[int, Advert]
-) -> int:
+def gate_sum(context: bytes, h1: bytes, h2: bytes, opening: GateOpening, dropouts: Dropouts) -> int:
     """Return the capped count of people over the survivors.
 
     Args:
@@ -44,14 +42,19 @@ def gate_sum(
         h1: digest of L1.
         h2: digest of U2.
         opening: seeds and masked gate words, already checked against commitments and digests.
-        adverts: the adverts of U1 by index.
+        dropouts: what the dropouts of ``opening`` left behind.
     """
     seeds = {owner: opened.seed for owner, opened in opening.survivors.items()}
-    publics = {owner: advert.mask_key for owner, advert in adverts.items()}
-    keys = removal_keys("gate", context, h1, h2, seeds, opening.dropped, publics)
+    keys = removal_keys("gate", context, h1, h2, seeds, dropouts)
     total = add_words((words_from_bytes(opened.words) for opened in opening.survivors.values()), GATE_LENGTH)
     add_masks(total, keys.plus, keys.minus)
     return int(np.sum(signed(total)))
+
+
+def dropouts_of(context: bytes, opening: GateOpening, adverts: Mapping[int, Advert]) -> Dropouts:
+    """Return what the dropouts of an opening left in the survivors' vectors; their seeds are already checked."""
+    publics = {owner: advert.mask_key for owner, advert in adverts.items()}
+    return Dropouts.of(context, opening.dropped, opening.survivors, publics)
 
 
 def check_gate(total: int, protection: Protection, min_participants: int, check: str) -> None:

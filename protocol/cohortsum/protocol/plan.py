@@ -8,9 +8,12 @@ No wrap: a sum of N people, each adding at most b grid units to a number, stays 
 refused when it is made, and the opened number of people is compared with N_max before anything else is believed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cohortsum.crypto.encoding import digest, encode, number
 from cohortsum.crypto.errors import ConfigurationError
@@ -53,6 +56,8 @@ class RoundPlan:
         protection: the study's thresholds.
         blocks: the blocks in the order they travel; the first holds the number of people, alone.
         items: every supply item, sorted; a site signs yes or no for each.
+        length: how many numbers all blocks hold.
+        digest: SHA-256 over everything above: two builders of one study must agree on it.
     """
 
     study_digest: bytes
@@ -63,6 +68,7 @@ class RoundPlan:
     blocks: tuple[PlannedBlock, ...]
     items: tuple[str, ...]
     length: int = field(init=False)
+    digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Prove that no number can wrap, or refuse the plan."""
@@ -74,10 +80,9 @@ class RoundPlan:
                     f"modulo 2**{WORD_BITS}; lower max_participants or narrow the variable's range"
                 )
         object.__setattr__(self, "length", sum(block.size for block in self.blocks))
+        object.__setattr__(self, "digest", self._digest())
 
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 over everything in the plan: two builders of one study must agree on it."""
+    def _digest(self) -> bytes:
         parts = [
             encode(
                 block.name.encode(),
@@ -115,13 +120,56 @@ class RoundPlan:
         Args:
             supplies: the items every approving site signed, by roster index.
         """
-        least = self.protection.suppliers_minimum
-        return tuple(block for block in self.blocks if least_suppliers(block, supplies) >= least)
+        suppliers = Suppliers(supplies)
+        minimum = self.protection.suppliers_minimum
+        return tuple(block for block in self.blocks if suppliers.least(block) >= minimum)
 
 
-def least_suppliers(block: PlannedBlock, supplies: Mapping[int, frozenset[str]]) -> int:
-    """Return the number of sites that supply the scarcest group of a block."""
-    return min(
-        (sum(group <= items for items in supplies.values()) for group in block.supply),
-        default=len(supplies),
-    )
+class Suppliers:
+    """Counts who supplies what among some sites.
+
+    Sites are bits of an integer, one integer per item: a study has thousands of blocks over few distinct items.
+
+    Args:
+        supplies: the items every site signed, by roster index.
+    """
+
+    def __init__(self, supplies: Mapping[int, frozenset[str]]) -> None:
+        self._everyone = (1 << len(supplies)) - 1
+        self._holders: dict[str, int] = {}
+        for bit, items in enumerate(supplies.values()):
+            for item in items:
+                self._holders[item] = self._holders.get(item, 0) | 1 << bit
+        self._known: dict[tuple[frozenset[str], ...], int] = {}
+
+    def least(self, block: PlannedBlock) -> int:
+        """Return the number of sites that supply the scarcest group of a block."""
+        known = self._known.get(block.supply)
+        if known is None:
+            known = min((self._count(group) for group in block.supply), default=self._everyone.bit_count())
+            self._known[block.supply] = known
+        return known
+
+    def _count(self, group: frozenset[str]) -> int:
+        sites = self._everyone
+        for item in group:
+            sites &= self._holders.get(item, 0)
+        return sites.bit_count()
+
+
+def first_beyond(
+    blocks: Sequence[PlannedBlock], bounds: Sequence[int], values: NDArray[np.int64]
+) -> PlannedBlock | None:
+    """Return the first block that holds a value of greater magnitude than its bound, or None.
+
+    Args:
+        blocks: in the order of ``values``.
+        bounds: one per block, below 2**63.
+        values: (total size of the blocks,) int64.
+    """
+    sizes = np.array([block.size for block in blocks])
+    limits = np.repeat(np.array(bounds, dtype=np.int64), sizes)
+    beyond = np.flatnonzero((values > limits) | (values < -limits))
+    if not len(beyond):
+        return None
+    return blocks[int(np.searchsorted(np.cumsum(sizes), beyond[0], side="right"))]

@@ -5,7 +5,7 @@ of the gate and the data part (opened only if it survives). All are fresh for ev
 wiped when it ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cohortsum.crypto import field as gf
@@ -122,13 +122,14 @@ def deal(
     return {holder: HeldShares(*(dealt[kind][holder + 1] for kind in SHARE_KINDS)) for holder in holders}
 
 
-def sealing_key(
-    own: AgreementKey, peer: bytes, context: bytes, dealer: int, holder: int, h1: bytes
-) -> SecretBytes:
+def channel_secret(own: AgreementKey, peer: bytes, context: bytes) -> SecretBytes:
+    """Return what two sites share for sealing, in both directions: one key agreement per pair."""
+    return derive(own.exchange(peer), context, CHANNEL, *sorted((own.public, peer)))
+
+
+def sealing_key(channel: SecretBytes, context: bytes, dealer: int, holder: int, h1: bytes) -> SecretBytes:
     """Return the one-use key and nonce for what ``dealer`` seals for ``holder``."""
-    low, high = sorted((own.public, peer))
-    info = (number(dealer), number(holder), low, high, h1)
-    return derive(own.exchange(peer), context, CHANNEL, *info, size=KEY_AND_NONCE_BYTES)
+    return derive(channel, context, CHANNEL, number(dealer), number(holder), h1, size=KEY_AND_NONCE_BYTES)
 
 
 def sealing_data(context: bytes, h1: bytes, dealer: int, holder: int) -> bytes:
@@ -146,15 +147,34 @@ def self_mask_key(context: bytes, part: str, owner: int, seed: int) -> SecretByt
     return derive(SecretBytes(gf.to_bytes(seed), "self seed"), context, SELF_MASK[part], number(owner))
 
 
+def pair_secret(own: AgreementKey, peer: bytes) -> SecretBytes:
+    """Return the shared secret of two mask keys, behind the masks of both parts."""
+    return own.exchange(peer)
+
+
+def pair_mask_key(
+    shared: SecretBytes, part: str, ends: Iterable[tuple[int, bytes]], context: bytes, h1: bytes, h2: bytes
+) -> SecretBytes:
+    """Return the key of the mask that two sites share for one part.
+
+    One key agreement serves gate and data under different labels. h1 and h2 bind what both saw of U1 and U2, a second
+    line behind the context.
+
+    Args:
+        shared: `pair_secret` of the two.
+        part: gate or data.
+        ends: (roster index, public mask key) of both sites, in any order.
+        context: the round's context hash.
+        h1: digest of L1.
+        h2: digest of U2.
+    """
+    (low, low_key), (high, high_key) = sorted(ends)
+    return derive(shared, context, PAIR_MASK[part], number(low), number(high), low_key, high_key, h1, h2)
+
+
 def pair_mask_keys(
     own: AgreementKey, own_index: int, peer: bytes, peer_index: int, context: bytes, h1: bytes, h2: bytes
 ) -> dict[str, SecretBytes]:
-    """Return the keys of the masks that two sites share, for gate and data.
-
-    One key agreement serves both parts under different labels. h1 and h2 bind what both saw of U1 and U2, a second line
-    behind the context.
-    """
-    shared = own.exchange(peer)
-    ends = sorted(((own_index, own.public), (peer_index, peer)))
-    info = [number(index) for index, _ in ends] + [key for _, key in ends] + [h1, h2]
-    return {part: derive(shared, context, PAIR_MASK[part], *info) for part in PARTS}
+    """Return the keys of the masks that two sites share, for gate and data."""
+    shared, ends = pair_secret(own, peer), ((own_index, own.public), (peer_index, peer))
+    return {part: pair_mask_key(shared, part, ends, context, h1, h2) for part in PARTS}

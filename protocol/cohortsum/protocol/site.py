@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.crypto.encoding import digest
-from cohortsum.crypto.errors import LocalProtocolError, PublicKeyError, RemoteProtocolError
+from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.crypto.masks import add_masks
 from cohortsum.crypto.sealing import seal
+from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol import site_checks as checks
-from cohortsum.protocol.approvals import read_approvals
 from cohortsum.protocol.context import context_hash, public_inputs
 from cohortsum.protocol.effects import (
     Answered,
@@ -59,6 +59,7 @@ from cohortsum.protocol.seeds import (
     Seeds,
     advertise,
     channel_key,
+    channel_secret,
     ciphertext_digest,
     deal,
     mask_key,
@@ -227,7 +228,7 @@ class SiteRound:
         setup, plan = self.setup, self.setup.plan
         opening = open_envelope(envelope, Opening, envelope.context, setup.roster, Role.COORDINATOR)
         checks.opening(setup, opening)
-        supplies = read_approvals(opening.approvals, plan, setup.roster)
+        supplies = setup.approvals.read(opening.approvals)
         inputs = public_inputs(plan.digest, [held.digest for held in opening.approvals], opening.survivors)
         context = context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs)
         if context != envelope.context:
@@ -243,20 +244,18 @@ class SiteRound:
         dealt = deal(attempt.seeds, roll.threshold, sorted(roll.adverts), self._randomness)
         entries: list[ShareEntry] = []
         ciphertexts: list[bytes] = []
+        channels: dict[int, SecretBytes] = {}
         for holder, shares in sorted(dealt.items()):
-            try:
-                key = sealing_key(
-                    own, roll.adverts[holder].channel_key, attempt.context, setup.index, holder, roll.h1
-                )
-            except PublicKeyError as error:
-                raise RemoteProtocolError("R1.5", f"site index {holder}: {error.message}") from error
+            peer = roll.adverts[holder].channel_key
+            channels[holder] = channel_secret(own, peer, attempt.context)
+            key = sealing_key(channels[holder], attempt.context, setup.index, holder, roll.h1)
             associated = sealing_data(attempt.context, roll.h1, setup.index, holder)
             ciphertext = seal(key, shares.pack(setup.index, holder, roll.h1), associated)
             ciphertexts.append(ciphertext)
             commitments = shares.commitments(attempt.context, setup.index, holder)
             entries.append(ShareEntry(holder, ciphertext_digest(ciphertext), *commitments))
-        envelope = setup.signer.sign(attempt.context, Shares(roll.h1, tuple(entries)))
-        return Shared(attempt, roll, envelope), (Send(Packet(envelope, tuple(ciphertexts))),)
+        envelope = setup.signer.sign(attempt.context, Shares.of(roll.h1, entries))
+        return Shared(attempt, roll, envelope, channels), (Send(Packet(envelope, tuple(ciphertexts))),)
 
     def _agree(self, state: Masked, message: Survivors) -> tuple[SiteState, Effects]:
         attempt, roll, dealt = state.attempt, state.roll, state.dealt

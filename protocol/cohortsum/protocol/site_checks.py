@@ -9,11 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.crypto.agreement import AgreementKey
 from cohortsum.crypto.errors import (
     AuthenticationError,
     LocalProtocolError,
-    PublicKeyError,
     RemoteProtocolError,
     ShareError,
 )
@@ -33,10 +31,10 @@ from cohortsum.protocol.messages import (
     Shares,
     Survivors,
 )
-from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, gate_sum
-from cohortsum.protocol.plan import least_suppliers
+from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
+from cohortsum.protocol.plan import Suppliers, first_beyond
 from cohortsum.protocol.roster import Role, SiteId
-from cohortsum.protocol.seeds import HeldShares, channel_key, ciphertext_digest, sealing_data, sealing_key
+from cohortsum.protocol.seeds import HeldShares, ciphertext_digest, sealing_data, sealing_key
 from cohortsum.protocol.site_states import Advertised, Agreed, Attempt, Dealt, Masked, Roll, Shared, SiteSetup
 from cohortsum.protocol.transcript import adverts_digest, shares_digest
 
@@ -92,7 +90,6 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
     context, at = state.attempt.context, state.roll
     if len(ciphertexts) != len(message.shares):
         raise RemoteProtocolError("R2.4", "one ciphertext per dealer is required")
-    own = channel_key(context, state.attempt.seeds)
     shares: dict[int, HeldShares] = {}
     for envelope, ciphertext in zip(message.shares, ciphertexts, strict=True):
         listed = open_envelope(envelope, Shares, context, setup.roster, Role.SITE)  # R2.4
@@ -102,7 +99,7 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
         if shares and dealer <= max(shares):
             raise RemoteProtocolError("R2.1", "dealers must come by roster index, once each")
         try:
-            shares[dealer] = _unseal(setup, state, own, dealer, listed, ciphertext)
+            shares[dealer] = _unseal(setup, state, dealer, listed, ciphertext)
         except RemoteProtocolError as error:
             error.accused = envelope.sender
             raise
@@ -114,21 +111,19 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
     return Dealt(shares_digest(context, at.h1, message.shares), shares)
 
 
-def _unseal(
-    setup: SiteSetup, state: Shared, own: AgreementKey, dealer: int, listed: Shares, ciphertext: bytes
-) -> HeldShares:
+def _unseal(setup: SiteSetup, state: Shared, dealer: int, listed: Shares, ciphertext: bytes) -> HeldShares:
     context, at = state.attempt.context, state.roll
     if listed.adverts_digest != at.h1:
         raise RemoteProtocolError("R2.4", f"site index {dealer} dealt shares under another L1")
-    if [entry.holder for entry in listed.entries] != sorted(at.adverts):
+    if list(listed.holders) != sorted(at.adverts):
         raise RemoteProtocolError("R2.7", f"site index {dealer} did not deal to every site of L1")
-    entry = next(entry for entry in listed.entries if entry.holder == setup.index)
+    entry = listed.entry(setup.index)
     if not hmac.compare_digest(entry.ciphertext_digest, ciphertext_digest(ciphertext)):
         raise RemoteProtocolError("R2.4", f"the ciphertext of site index {dealer} is not the one it signed")
     try:
-        key = sealing_key(own, at.adverts[dealer].channel_key, context, dealer, setup.index, at.h1)
+        key = sealing_key(state.channels[dealer], context, dealer, setup.index, at.h1)
         plaintext = unseal(key, ciphertext, sealing_data(context, at.h1, dealer, setup.index))
-    except (AuthenticationError, PublicKeyError) as error:
+    except AuthenticationError as error:
         raise RemoteProtocolError("R2.5", f"the shares of site index {dealer} do not open") from error
     try:
         held = HeldShares.unpack(plaintext, dealer, setup.index, at.h1)
@@ -152,15 +147,17 @@ def contribution(setup: SiteSetup, attempt: Attempt, people: int, values: NDArra
     if values.dtype != np.int64 or values.shape != (sum(block.size for block in attempt.blocks),):
         raise LocalProtocolError("R2.9", "the values do not have the plan's layout")
     supplied = attempt.supplies[setup.index]
-    start = 0
-    for block in attempt.blocks:
-        part = values[start : start + block.size]
-        start += block.size
-        most = block.unit_bound * people + 1 if block.per == "person" else block.unit_bound
-        if block.supply and not block.supply[0] <= supplied:
-            most = 0
-        if np.any(part > most) or np.any(part < -most):
-            raise LocalProtocolError("R2.9", f"a value of block {block.name} exceeds the plan's bound")
+    bounds = [
+        0
+        if block.supply and not block.supply[0] <= supplied
+        else block.unit_bound * people + 1
+        if block.per == "person"
+        else block.unit_bound
+        for block in attempt.blocks
+    ]
+    beyond = first_beyond(attempt.blocks, bounds, values)
+    if beyond is not None:
+        raise LocalProtocolError("R2.9", f"a value of block {beyond.name} exceeds the plan's bound")
     if attempt.blocks[0].size != 1 or int(values[0]) != people:
         raise LocalProtocolError("R2.9", "the first block must hold the number of people")
 
@@ -187,9 +184,9 @@ def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[in
     if setup.bound_survivors is not None and tuple(members) != setup.bound_survivors:
         raise RemoteProtocolError("R3.3", "a retry must keep exactly the survivors this site signed before")
     protection = setup.plan.protection
-    supplied = {index: attempt.supplies[index] for index in members}
+    suppliers = Suppliers({index: attempt.supplies[index] for index in members})
     for block in attempt.blocks:
-        if least_suppliers(block, supplied) - protection.max_colluding_sites < protection.min_honest_inputs:
+        if suppliers.least(block) - protection.max_colluding_sites < protection.min_honest_inputs:
             raise RemoteProtocolError("R3.6", f"too few suppliers of block {block.name} survive")
     return members
 
@@ -227,5 +224,6 @@ def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:
         check_self_seed(context, "gate", owner, opened.seed, at.adverts[owner], "R4.6")
     for owner, seed in message.dropped.items():
         check_mask_seed(context, owner, seed, at.adverts[owner], "R4.7")
-    total = gate_sum(context, at.h1, agreed.dealt.h2, message, at.adverts)
+    dropouts = dropouts_of(context, message, at.adverts)
+    total = gate_sum(context, at.h1, agreed.dealt.h2, message, dropouts)
     check_gate(total, setup.plan.protection, setup.min_participants, "R4.8")

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cohortsum.crypto.errors import LocalProtocolError
+from cohortsum.crypto.secret import SecretBytes
+from cohortsum.protocol.approvals import ApprovalBook
 from cohortsum.protocol.effects import Supplies
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Advert, Envelope, MaskedInput
@@ -34,6 +36,7 @@ class SiteSetup:
         min_participants_per_site: the stricter of study and policy.
         bound_survivors: the survivor set it signed in an earlier attempt of this study, or None.
         seen_rounds: (round id, iteration, attempt) of every round it took part in.
+        approvals: what it has read of the study's approvals.
     """
 
     signer: Signer
@@ -45,6 +48,7 @@ class SiteSetup:
     min_participants_per_site: int
     bound_survivors: tuple[int, ...] | None
     seen_rounds: frozenset[tuple[bytes, int, int]]
+    approvals: ApprovalBook = field(repr=False)
 
     @property
     def index(self) -> int:
@@ -97,11 +101,12 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shares are dealt; the others' are awaited."""
+    """Shares are dealt; the others' are awaited. One channel secret per peer seals in both directions."""
 
     attempt: Attempt
     roll: Roll
     shares: Envelope
+    channels: Mapping[int, SecretBytes] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

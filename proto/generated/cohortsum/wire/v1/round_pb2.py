@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ohortsum/wire/v1/round.proto\x12\x11\x63ohortsum.wire.v1\"]\n\x08\x45nvelope\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"L\n\x06Packet\x12-\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x13\n\x0b\x61ttachments\x18\x02 \x03(\x0c\"Z\n\x08\x41pproval\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x10\n\x08supplies\x18\x04 \x03(\t\"<\n\rNotTakingPart\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\"\xbe\x01\n\x07Opening\x12\x10\n\x08round_id\x18\x01 \x01(\x0c\x12\x11\n\titeration\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x14\n\x0cstudy_digest\x18\x04 \x01(\x0c\x12\x15\n\rroster_digest\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\t\x12.\n\tapprovals\x18\x07 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x11\n\tsurvivors\x18\x08 \x03(\r\"a\n\x06\x41\x64vert\x12\x13\n\x0b\x63hannel_key\x18\x01 \x01(\x0c\x12\x10\n\x08mask_key\x18\x02 \x01(\x0c\x12\x17\n\x0fgate_commitment\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x61ta_commitment\x18\x04 \x01(\x0c\"7\n\x07\x41\x64verts\x12,\n\x07\x61\x64verts\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"P\n\x06Shares\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.cohortsum.wire.v1.ShareEntry\"\x82\x01\n\nShareEntry\x12\x0e\n\x06holder\x18\x01 \x01(\r\x12\x19\n\x11\x63iphertext_digest\x18\x02 \x01(\x0c\x12\x17\n\x0fmask_commitment\x18\x03 \x01(\x0c\x12\x17\n\x0fgate_commitment\x18\x04 \x01(\x0c\x12\x17\n\x0f\x64\x61ta_commitment\x18\x05 \x01(\x0c\"7\n\x08\x44\x65livery\x12+\n\x06shares\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"f\n\x0bMaskedInput\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x15\n\rshares_digest\x18\x02 \x01(\x0c\x12\x13\n\x0bgate_digest\x18\x03 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_digest\x18\x04 \x01(\x0c\"8\n\tSurvivors\x12+\n\x06masked\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\" \n\x0b\x43onsistency\x12\x11\n\tstatement\x18\x01 \x01(\x0c\"9\n\x06Quorum\x12/\n\nsignatures\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"%\n\x05Share\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c\"o\n\nGateShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04gate\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\x12&\n\x04mask\x18\x03 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"j\n\x0bGateOpening\x12\x30\n\tsurvivors\x18\x01 \x03(\x0b\x32\x1d.cohortsum.wire.v1.OpenedGate\x12)\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"8\n\nOpenedGate\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x0c\"G\n\nDataShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"3\n\x07\x43losing\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x15\n\rresult_digest\x18\x02 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\"+\n\tComplaint\x12\r\n\x05\x63heck\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ohortsum/wire/v1/round.proto\x12\x11\x63ohortsum.wire.v1\"]\n\x08\x45nvelope\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"L\n\x06Packet\x12-\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x13\n\x0b\x61ttachments\x18\x02 \x03(\x0c\"Z\n\x08\x41pproval\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x10\n\x08supplies\x18\x04 \x01(\x0c\"<\n\rNotTakingPart\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\"\xbe\x01\n\x07Opening\x12\x10\n\x08round_id\x18\x01 \x01(\x0c\x12\x11\n\titeration\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x14\n\x0cstudy_digest\x18\x04 \x01(\x0c\x12\x15\n\rroster_digest\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\t\x12.\n\tapprovals\x18\x07 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x11\n\tsurvivors\x18\x08 \x03(\r\"a\n\x06\x41\x64vert\x12\x13\n\x0b\x63hannel_key\x18\x01 \x01(\x0c\x12\x10\n\x08mask_key\x18\x02 \x01(\x0c\x12\x17\n\x0fgate_commitment\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x61ta_commitment\x18\x04 \x01(\x0c\"7\n\x07\x41\x64verts\x12,\n\x07\x61\x64verts\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"\x9b\x01\n\x06Shares\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07holders\x18\x02 \x03(\r\x12\x1a\n\x12\x63iphertext_digests\x18\x03 \x01(\x0c\x12\x18\n\x10mask_commitments\x18\x04 \x01(\x0c\x12\x18\n\x10gate_commitments\x18\x05 \x01(\x0c\x12\x18\n\x10\x64\x61ta_commitments\x18\x06 \x01(\x0c\"7\n\x08\x44\x65livery\x12+\n\x06shares\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"f\n\x0bMaskedInput\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x15\n\rshares_digest\x18\x02 \x01(\x0c\x12\x13\n\x0bgate_digest\x18\x03 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_digest\x18\x04 \x01(\x0c\"8\n\tSurvivors\x12+\n\x06masked\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\" \n\x0b\x43onsistency\x12\x11\n\tstatement\x18\x01 \x01(\x0c\"9\n\x06Quorum\x12/\n\nsignatures\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"%\n\x05Share\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c\"o\n\nGateShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04gate\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\x12&\n\x04mask\x18\x03 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"j\n\x0bGateOpening\x12\x30\n\tsurvivors\x18\x01 \x03(\x0b\x32\x1d.cohortsum.wire.v1.OpenedGate\x12)\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"8\n\nOpenedGate\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x0c\"G\n\nDataShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"3\n\x07\x43losing\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x15\n\rresult_digest\x18\x02 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\"+\n\tComplaint\x12\r\n\x05\x63heck\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,34 +45,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADVERT']._serialized_end=669
   _globals['_ADVERTS']._serialized_start=671
   _globals['_ADVERTS']._serialized_end=726
-  _globals['_SHARES']._serialized_start=728
-  _globals['_SHARES']._serialized_end=808
-  _globals['_SHAREENTRY']._serialized_start=811
-  _globals['_SHAREENTRY']._serialized_end=941
-  _globals['_DELIVERY']._serialized_start=943
-  _globals['_DELIVERY']._serialized_end=998
-  _globals['_MASKEDINPUT']._serialized_start=1000
-  _globals['_MASKEDINPUT']._serialized_end=1102
-  _globals['_SURVIVORS']._serialized_start=1104
-  _globals['_SURVIVORS']._serialized_end=1160
-  _globals['_CONSISTENCY']._serialized_start=1162
-  _globals['_CONSISTENCY']._serialized_end=1194
-  _globals['_QUORUM']._serialized_start=1196
-  _globals['_QUORUM']._serialized_end=1253
-  _globals['_SHARE']._serialized_start=1255
-  _globals['_SHARE']._serialized_end=1292
-  _globals['_GATESHARES']._serialized_start=1294
-  _globals['_GATESHARES']._serialized_end=1405
-  _globals['_GATEOPENING']._serialized_start=1407
-  _globals['_GATEOPENING']._serialized_end=1513
-  _globals['_OPENEDGATE']._serialized_start=1515
-  _globals['_OPENEDGATE']._serialized_end=1571
-  _globals['_DATASHARES']._serialized_start=1573
-  _globals['_DATASHARES']._serialized_end=1644
-  _globals['_CLOSING']._serialized_start=1646
-  _globals['_CLOSING']._serialized_end=1697
-  _globals['_ABORT']._serialized_start=1699
-  _globals['_ABORT']._serialized_end=1722
-  _globals['_COMPLAINT']._serialized_start=1724
-  _globals['_COMPLAINT']._serialized_end=1767
+  _globals['_SHARES']._serialized_start=729
+  _globals['_SHARES']._serialized_end=884
+  _globals['_DELIVERY']._serialized_start=886
+  _globals['_DELIVERY']._serialized_end=941
+  _globals['_MASKEDINPUT']._serialized_start=943
+  _globals['_MASKEDINPUT']._serialized_end=1045
+  _globals['_SURVIVORS']._serialized_start=1047
+  _globals['_SURVIVORS']._serialized_end=1103
+  _globals['_CONSISTENCY']._serialized_start=1105
+  _globals['_CONSISTENCY']._serialized_end=1137
+  _globals['_QUORUM']._serialized_start=1139
+  _globals['_QUORUM']._serialized_end=1196
+  _globals['_SHARE']._serialized_start=1198
+  _globals['_SHARE']._serialized_end=1235
+  _globals['_GATESHARES']._serialized_start=1237
+  _globals['_GATESHARES']._serialized_end=1348
+  _globals['_GATEOPENING']._serialized_start=1350
+  _globals['_GATEOPENING']._serialized_end=1456
+  _globals['_OPENEDGATE']._serialized_start=1458
+  _globals['_OPENEDGATE']._serialized_end=1514
+  _globals['_DATASHARES']._serialized_start=1516
+  _globals['_DATASHARES']._serialized_end=1587
+  _globals['_CLOSING']._serialized_start=1589
+  _globals['_CLOSING']._serialized_end=1640
+  _globals['_ABORT']._serialized_start=1642
+  _globals['_ABORT']._serialized_end=1665
+  _globals['_COMPLAINT']._serialized_start=1667
+  _globals['_COMPLAINT']._serialized_end=1710
 # @@protoc_insertion_point(module_scope)

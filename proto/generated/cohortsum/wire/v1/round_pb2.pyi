@@ -95,17 +95,15 @@ class Approval(_message.Message):
     study_digest: _builtins.bytes
     roster_digest: _builtins.bytes
     profile: _builtins.str
-    @_builtins.property
-    def supplies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """sorted"""
-
+    supplies: _builtins.bytes
+    """one bit per supply item of the plan, in its order, from the lowest bit of the first byte"""
     def __init__(
         self,
         *,
         study_digest: _builtins.bytes = ...,
         roster_digest: _builtins.bytes = ...,
         profile: _builtins.str = ...,
-        supplies: _abc.Iterable[_builtins.str] | None = ...,
+        supplies: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -248,55 +246,39 @@ class Shares(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ADVERTS_DIGEST_FIELD_NUMBER: _builtins.int
-    ENTRIES_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    CIPHERTEXT_DIGESTS_FIELD_NUMBER: _builtins.int
+    MASK_COMMITMENTS_FIELD_NUMBER: _builtins.int
+    GATE_COMMITMENTS_FIELD_NUMBER: _builtins.int
+    DATA_COMMITMENTS_FIELD_NUMBER: _builtins.int
     adverts_digest: _builtins.bytes
     """h1"""
+    ciphertext_digests: _builtins.bytes
+    """32 bytes per holder, in that order; likewise below"""
+    mask_commitments: _builtins.bytes
+    gate_commitments: _builtins.bytes
+    data_commitments: _builtins.bytes
     @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareEntry]: ...
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """by roster index"""
+
     def __init__(
         self,
         *,
         adverts_digest: _builtins.bytes = ...,
-        entries: _abc.Iterable[Global___ShareEntry] | None = ...,
+        holders: _abc.Iterable[_builtins.int] | None = ...,
+        ciphertext_digests: _builtins.bytes = ...,
+        mask_commitments: _builtins.bytes = ...,
+        gate_commitments: _builtins.bytes = ...,
+        data_commitments: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adverts_digest", b"adverts_digest", "entries", b"entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adverts_digest", b"adverts_digest", "ciphertext_digests", b"ciphertext_digests", "data_commitments", b"data_commitments", "gate_commitments", b"gate_commitments", "holders", b"holders", "mask_commitments", b"mask_commitments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Shares: _TypeAlias = Shares  # noqa: Y015
-
-@_typing.final
-class ShareEntry(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    HOLDER_FIELD_NUMBER: _builtins.int
-    CIPHERTEXT_DIGEST_FIELD_NUMBER: _builtins.int
-    MASK_COMMITMENT_FIELD_NUMBER: _builtins.int
-    GATE_COMMITMENT_FIELD_NUMBER: _builtins.int
-    DATA_COMMITMENT_FIELD_NUMBER: _builtins.int
-    holder: _builtins.int
-    ciphertext_digest: _builtins.bytes
-    mask_commitment: _builtins.bytes
-    gate_commitment: _builtins.bytes
-    data_commitment: _builtins.bytes
-    def __init__(
-        self,
-        *,
-        holder: _builtins.int = ...,
-        ciphertext_digest: _builtins.bytes = ...,
-        mask_commitment: _builtins.bytes = ...,
-        gate_commitment: _builtins.bytes = ...,
-        data_commitment: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertext_digest", b"ciphertext_digest", "data_commitment", b"data_commitment", "gate_commitment", b"gate_commitment", "holder", b"holder", "mask_commitment", b"mask_commitment"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ShareEntry: _TypeAlias = ShareEntry  # noqa: Y015
 
 @_typing.final
 class Delivery(_message.Message):
