@@ -123,3 +123,15 @@ def test_an_absent_effect_is_empty_in_the_enigma_table() -> None:
 def test_an_enigma_table_needs_cohens_d() -> None:
     with pytest.raises(ValueError, match="has no Cohen's d"):
         to_enigma_csv(PLAIN, "age", "x")
+
+
+def test_the_strongest_effects_keep_table_order_and_those_without_a_p_value_go_first() -> None:
+    rows = [
+        effect_row("a", 0.1, 0.5),
+        absent_row("b"),
+        effect_row("c", 0.3, 0.01),
+        effect_row("d", 0.2, 0.04),
+    ]
+    effects = read_effects(regression(*rows), TERM)
+    kept = {most: [row.outcome for row in effects.strongest(most).rows] for most in range(1, 6)}
+    assert kept == {1: ["c"], 2: ["c", "d"], 3: ["a", "c", "d"], 4: list("abcd"), 5: list("abcd")}

@@ -32,6 +32,9 @@ from cohortsum.report.tables import to_csv
 from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
 
+MOST_IN_A_PLOT = 150
+"""Rows of a forest plot; beyond it nobody reads one, and the table has them all."""
+
 
 def result_document(plan: StudyPlan, roster: Roster, key: RoundKey, opened: Opened) -> ResultDocument:
     """Return the typed document of an opened sum."""
@@ -99,13 +102,16 @@ def _write_effects(folder: Path, document: ResultDocument, table: Table) -> None
         if not any(row.status == "ok" for row in effects.rows):
             continue
         name = table.analysis if number == 0 else f"{table.analysis}.{number + 1}"
+        shown = effects.strongest(MOST_IN_A_PLOT)
+        left_out = len(effects.rows) - len(shown.rows)
         caption = Caption(
-            title=document.study.title,
+            title=document.study.title
+            + (f" (the {len(shown.rows)} smallest p of {len(effects.rows)})" if left_out else ""),
             effect=term,
             sites=len(document.sites.survivors),
             footnote=provenance(document),
         )
-        forest = draw_forest(effects, caption)
+        forest = draw_forest(shown, caption)
         (folder / "figures").mkdir(exist_ok=True)
         (folder / "figures" / f"{name}.svg").write_bytes(forest.svg)
         (folder / "figures" / f"{name}.png").write_bytes(forest.png)

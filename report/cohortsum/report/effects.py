@@ -5,7 +5,7 @@ Where a study asks for the effect of a factor, the rows of its levels carry Cohe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
@@ -88,6 +88,16 @@ class Effects:
     def p(self, effect: Effect) -> Value:
         """Return the p-value that counts; a corrected and an uncorrected one are never mixed in one display."""
         return effect.p_fdr if self.corrected else effect.p
+
+    def strongest(self, most: int) -> "Effects":
+        """Return the ``most`` effects with the smallest p-values, in table order; those without one come last."""
+
+        def rank(place: int) -> tuple[bool, float]:
+            p = self.p(self.rows[place])
+            return (True, 0.0) if isinstance(p, Absent) else (False, float(p))
+
+        kept = sorted(sorted(range(len(self.rows)), key=rank)[:most])
+        return replace(self, rows=tuple(self.rows[place] for place in kept))
 
     def significant(self, effect: Effect, level: float) -> bool:
         """Whether the p-value that counts is a number below ``level``."""
