@@ -181,7 +181,8 @@ def test_the_same_study_gives_the_same_numbers_in_every_run(
 def test_one_file_is_split_by_a_column_and_rows_without_a_site_are_counted(
     tables: Path, tmp_path: Path
 ) -> None:
-    lines = []
+    header = ""
+    lines: list[str] = []
     for path in sorted(tables.glob("*.csv")):
         header, *rows = path.read_text().splitlines()
         lines += [f"{row},{path.stem}" for row in rows]

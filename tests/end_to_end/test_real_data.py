@@ -7,6 +7,7 @@ repository are looked for beside it, and the tests that need them are skipped wh
 import csv
 import json
 import math
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.skipif(
     not (DATA / "impac_asd.csv").exists(), reason="the real tables are not beside this repository"
 )
 
+SM: Any = import_module("statsmodels.api")  # without types; what it returns is converted here
 Rows = dict[tuple[str, str], dict[str, str]]
 
 
@@ -60,8 +62,6 @@ def impac(min_sites: int = 10, floor: int = 10, step: str = "20s") -> str:
 
 def pooled_fit(sites: set[str], outcome: str) -> dict[str, tuple[float, float, float]]:
     """Return b, se and t of asd, age and sex from statsmodels over all rows of ``sites``, one dummy per site."""
-    import statsmodels.api as sm
-
     with (DATA / "impac_asd.csv").open(newline="") as file:
         people = [row for row in csv.DictReader(file) if row["site"] in sites]
     order = sorted(sites)
@@ -77,7 +77,7 @@ def pooled_fit(sites: set[str], outcome: str) -> dict[str, tuple[float, float, f
         ],
         dtype=np.float64,
     )
-    fit = sm.OLS(np.array([float(row[outcome]) for row in people]), design).fit()
+    fit = SM.OLS(np.array([float(row[outcome]) for row in people]), design).fit()
     names = ("asd[autism]", "age", "sex[male]")
     return {name: (fit.params[i], fit.bse[i], fit.tvalues[i]) for i, name in enumerate(names)}
 

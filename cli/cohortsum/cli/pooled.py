@@ -56,7 +56,7 @@ def _pooled(sites: list[dict[str, Floats]], outcome: str) -> float:
 
 
 def _averaged(sites: list[dict[str, Floats]], outcome: str) -> float:
-    fits = []
+    fits: list[float] = []
     for site in sites:
         x, y = _design(site, outcome)
         fits.append(_first(np.column_stack([x, np.ones(len(y))]), y))

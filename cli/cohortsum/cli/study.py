@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from cohortsum.cli.consoles import output
+from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -142,4 +142,4 @@ def _invented_roster(study: FrozenStudy, sites: int) -> Roster:
     entries = [entry(f"site-{index}", "site", index) | {"index": index} for index in range(sites)]
     entries.append(entry("coordinator-service", "coordinator", sites))
     text = {"consortium": "planned", "roster": study.roster, "identities": entries}
-    return load_roster(yaml.safe_dump(text).encode(), "planned roster")
+    return load_roster(to_yaml(text).encode(), "planned roster")

@@ -172,4 +172,5 @@ def first_beyond(
     beyond = np.flatnonzero((values > limits) | (values < -limits))
     if not len(beyond):
         return None
-    return blocks[int(np.searchsorted(np.cumsum(sizes), beyond[0], side="right"))]
+    ends: NDArray[np.int64] = np.cumsum(sizes)
+    return blocks[int(np.searchsorted(ends, int(beyond[0]), side="right"))]

@@ -7,9 +7,9 @@ is ignored; the study's epoch is taken as the label of a snapshot of the input.
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-import yaml
-
+from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError, refuse
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -80,7 +80,7 @@ def found(
     entries.append(_entry(COORDINATOR, "coordinator", IdentityKey(keys[COORDINATOR]).public))
     entries.append(_entry(STATISTICIAN, "statistician", statistician.public))
     text = {"consortium": "simulated", "roster": study.roster, "identities": entries}
-    roster_bytes = yaml.safe_dump(text, sort_keys=False).encode()
+    roster_bytes = to_yaml(text).encode()
     roster = load_roster(roster_bytes, "consortium.yaml")
     plan = plan_study(study, roster)
     signed = sign_study(study, STATISTICIAN, statistician)
@@ -111,10 +111,8 @@ def found(
 def write_node_file(consortium: Consortium, member: Member, coordinator: str) -> Path:
     """Write a site's node.yaml, now that the coordinator's address is known, and return its path."""
     facts = dict(consortium.node_facts)
-    tables = facts.get("tables")
-    if not isinstance(tables, dict):
-        tables = {"data": {"id": consortium.plan.study.person}}
-    facts["tables"] = {name: {**table, "path": str(member.table)} for name, table in tables.items()}
+    tables = _mapping(facts.get("tables")) or {"data": {"id": consortium.plan.study.person}}
+    facts["tables"] = {name: _mapping(table) | {"path": str(member.table)} for name, table in tables.items()}
     facts |= {
         "site": member.site,
         "coordinator": coordinator,
@@ -122,7 +120,7 @@ def write_node_file(consortium: Consortium, member: Member, coordinator: str) ->
         "epoch": consortium.plan.study.epoch,
     }
     path = member.folder / "node.yaml"
-    path.write_text(yaml.safe_dump(facts, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    path.write_text(to_yaml(facts), encoding="utf-8")
     return path
 
 
@@ -146,7 +144,7 @@ def write_coordinator_file(consortium: Consortium, results: Path, gather_s: floa
         "grace_s": 2.0,
     }
     path = hub / "coordinator.yaml"
-    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    path.write_text(to_yaml(settings))
     return path
 
 
@@ -155,17 +153,22 @@ def _node_facts(node_file: Path | None) -> dict[str, object]:
     if node_file is None:
         return {}
     content, _ = read_yaml(node_file)
-    if not isinstance(content, dict):
+    facts = _mapping(content)
+    if not facts:
         raise ConfigurationError(
             f"{node_file.name}: expected keys such as variables:; see examples/node.yaml"
         )
-    facts: dict[str, object] = {str(key): value for key, value in content.items()}
-    tables = facts.get("tables")
-    if isinstance(tables, dict) and len(tables) != 1:
+    tables = _mapping(facts.get("tables"))
+    if len(tables) > 1:
         raise ConfigurationError(f"{node_file.name}: {len(tables)} tables; a simulated site has one")
     if isinstance(facts.get("exclude"), str):
         facts["exclude"] = str((node_file.parent / str(facts["exclude"])).resolve())
     return facts
+
+
+def _mapping(content: object) -> dict[str, object]:
+    """Return a YAML mapping, or nothing where the file holds something else; loading it later says what is wrong."""
+    return dict(cast("dict[str, object]", content)) if isinstance(content, dict) else {}
 
 
 def _entry(name: str, role: str, key: bytes) -> dict[str, object]:
