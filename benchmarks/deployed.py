@@ -28,6 +28,7 @@ from cohortsum.node.client import Line, NodeClient, secure_channel
 from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import Site
+from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Roster, SiteId
 from cohortsum.study.definition import freeze, load_roster, load_study
@@ -180,7 +181,8 @@ async def _node(
     signer = Signer(roster.identities[name], identity_key(name))
     with _ledger(folder / f"{name}.db") as ledger:
         site = Site(
-            roster=roster,
+            rosters={roster.version: roster},
+            deny=nobody_denied(roster.consortium),
             signer=signer,
             tables=TablesConfig().for_file(folder / f"{name}.csv", study.person),
             policy=PolicyConfig(profile="open_data"),

@@ -27,6 +27,7 @@ from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import Site, StudySession
 from cohortsum.protocol.coordinator import CoordinatorRound
+from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Kind
 from cohortsum.protocol.roster import ROSTER, Roster, verify_roster
@@ -153,7 +154,8 @@ def make_site(folder: Path, index: int, roster: Roster, study: FrozenStudy, pool
     table.write_text(People.of(index).csv(f"s{index}"), encoding="utf-8")
     name = f"site{index}"
     return Site(
-        roster=roster,
+        rosters={roster.version: roster},
+        deny=nobody_denied(roster.consortium),
         signer=Signer(roster.identities[name], identity_key(name)),
         tables=tables_at(table),
         policy=PolicyConfig(profile="open_data"),

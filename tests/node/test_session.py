@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from cohortsum.crypto.errors import AuthenticationError, StudyFileError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.node.config import PolicyConfig, Thresholds
 from cohortsum.node.session import Site, StudySession
@@ -400,7 +400,7 @@ def test_a_study_that_no_statistician_signed_is_not_answered_at_all(
 def test_a_study_for_another_roster_version_is_not_answered(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     study, signed = signed_study(study_with(roster="2"))
     site = replace(site_in(tmp_path, 0, pool), approved=frozenset({study.digest}))
-    with session_of(site) as session, pytest.raises(StudyFileError, match="roster version"):
+    with session_of(site) as session, pytest.raises(ConfigurationError, match="roster version 2"):
         session.consider(signed)
     site.ledger.close()
 

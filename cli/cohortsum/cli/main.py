@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cohortsum.cli import demo, results, study
+from cohortsum.cli import coordinator_admin, demo, keys, node_admin, results, study
 from cohortsum.cli.consoles import messages
 from cohortsum.cli.simulate import command as simulate
 from cohortsum.crypto.errors import CohortsumError, RoundFailedError
@@ -28,6 +28,9 @@ app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("results")(results.results)
 app.add_typer(study.app, name="study")
+app.add_typer(keys.app, name="key")
+app.add_typer(coordinator_admin.app, name="coordinator")
+app.add_typer(node_admin.app, name="node")
 
 
 def _version(wanted: bool) -> None:

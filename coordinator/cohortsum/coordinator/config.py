@@ -21,7 +21,7 @@ class CoordinatorConfig(BaseModel):
         operator_key: the operator's Ed25519 public key, hex.
         identity: the coordinator's id in the roster.
         identity_key: file with the coordinator's private identity key, hex.
-        study: the signed study, JSON as `cohortsum` writes it.
+        study: the signed study, JSON as `cohortsum study sign` writes it; may be named when the coordinator starts.
         listen: host and port; port 0 picks a free one.
         store: SQLAlchemy URL.
         spool: folder for uploads of open rounds.
@@ -38,7 +38,7 @@ class CoordinatorConfig(BaseModel):
     operator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     identity: str
     identity_key: Path
-    study: Path
+    study: Path | None = None
     listen: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
     store: str
     spool: Path
@@ -66,4 +66,5 @@ def load_coordinator_config(path: Path) -> CoordinatorConfig:
         raise ConfigurationError(f"{path.name}: " + "; ".join(faults)) from None
     folder = path.parent
     names = ("roster", "roster_signature", "identity_key", "study", "spool", "results")
-    return config.model_copy(update={name: folder / getattr(config, name) for name in names})
+    given = {name: getattr(config, name) for name in names}
+    return config.model_copy(update={name: folder / path for name, path in given.items() if path is not None})

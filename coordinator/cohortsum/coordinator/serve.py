@@ -14,12 +14,16 @@ from pathlib import Path
 
 import structlog
 
+from cohortsum.coordinator.admission import load_consortium
 from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config
 from cohortsum.crypto.certificates import TLS13_ONLY, certify
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
+from cohortsum.protocol.denylist import DenyList, nobody_denied, without_denied
+from cohortsum.protocol.roster import Roster, verify_roster
+from cohortsum.study.definition import load_roster
 
 CERTIFICATE_LIFETIME = timedelta(days=30)
 
@@ -28,7 +32,9 @@ def main() -> int:
     """Run one study and return the exit code."""
     parser = argparse.ArgumentParser(description="Run a cohortsum coordinator for one study.")
     parser.add_argument("config", type=Path, help="coordinator.yaml")
-    path: Path = parser.parse_args().config
+    parser.add_argument("--study", type=Path, help="the signed study, instead of the one in the settings")
+    arguments = parser.parse_args()
+    path: Path = arguments.config
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -41,38 +47,41 @@ def main() -> int:
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        return asyncio.run(_serve(load_coordinator_config(path)))
+        return asyncio.run(_serve(load_coordinator_config(path), path.parent, arguments.study))
     except CohortsumError as error:
         log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
         return 2
 
 
-async def _serve(config: CoordinatorConfig) -> int:
+async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | None) -> int:
     import grpc
 
     from cohortsum.coordinator.runner import StudyRunner
     from cohortsum.coordinator.service import MAX_MESSAGE_BYTES, ConsortiumService, site_anchors
     from cohortsum.coordinator.store import Store
     from cohortsum.protocol.envelope import Signer
-    from cohortsum.protocol.roster import verify_roster
-    from cohortsum.study.definition import load_roster, refuse_unbuilt
+    from cohortsum.study.definition import parse_canonical, refuse_unbuilt
     from cohortsum.study.definition.signing import open_study, signed_study_from_json
     from cohortsum.study.planning import plan_study
     from cohortsum.wire.v1 import service_pb2_grpc
 
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
-    roster_bytes = _read(config.roster)
-    verify_roster(roster_bytes, _hex(config.roster_signature, 64), bytes.fromhex(config.operator_key))
-    roster = load_roster(roster_bytes, config.roster.name)
+    file = study_file or config.study
+    if file is None:
+        raise ConfigurationError(
+            "no study is named; give --study with a file that `cohortsum study sign` wrote"
+        )
+    signed = signed_study_from_json(_read(file))
+    whole, deny = _pinned(config, folder, parse_canonical(signed.canonical).roster)
+    roster = without_denied(whole, deny)
     if config.identity != roster.coordinator.id:
         raise ConfigurationError(f"identity '{config.identity}' is not the coordinator of the roster")
     key = IdentityKey(SecretBytes(_hex(config.identity_key, 32), "identity seed"))
-    signed = signed_study_from_json(_read(config.study))
     study = open_study(signed, roster)
     refuse_unbuilt(study)
     if study.expires < datetime.now(UTC).date():
         raise ConfigurationError(f"study {study.study} expired on {study.expires}; sign a new version")
-    plan = plan_study(study, roster)
+    plan = plan_study(study, whole)
     config.spool.mkdir(parents=True, exist_ok=True)
     store = Store(config.store)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -110,6 +119,21 @@ async def _serve(config: CoordinatorConfig) -> int:
         await server.stop(grace=1)
     store.close()
     return 0 if outcome.document is not None else 3
+
+
+def _pinned(config: CoordinatorConfig, folder: Path, version: int) -> tuple[Roster, DenyList]:
+    """Return the roster that a study names, and the deny-list in force."""
+    if (folder / "rosters").is_dir():
+        consortium = load_consortium(folder)
+        if version not in consortium.rosters:
+            raise ConfigurationError(
+                f"roster version {version}, which the study names, is not in {folder / 'rosters'}"
+            )
+        return consortium.rosters[version], consortium.deny
+    text = _read(config.roster)
+    verify_roster(text, _hex(config.roster_signature, 64), bytes.fromhex(config.operator_key))
+    roster = load_roster(text, config.roster.name)
+    return roster, nobody_denied(roster.consortium)
 
 
 def _read(path: Path) -> bytes:

@@ -4,6 +4,8 @@ What is signed is always the received bytes behind a domain, never a re-serialis
 message.
 """
 
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -54,6 +56,7 @@ def verify(public: bytes, signature: bytes, domain: str, *fields: bytes) -> None
         raise AuthenticationError from error
 
 
+@lru_cache(maxsize=4096)  # the keys of a roster, parsed once
 def public_key(raw: bytes) -> Ed25519PublicKey:
     """Return the public key that 32 bytes encode; raises PublicKeyError for another length or a point of low order."""
     if raw in LOW_ORDER:

@@ -1,7 +1,7 @@
 """The node as a process: ``python -m cohortsum.node.serve FOLDER``.
 
-The folder holds ``node.yaml``, ``policy.yaml``, the roster (``consortium.yaml``, ``consortium.sig``), the operator's pinned
-public key (``operator.pub``), and ``approved.txt`` with the digests of the studies the admin approved. One JSON line per
+The folder holds ``node.yaml``, ``policy.yaml``, what the admin pinned (`pinning`: the operator's key, rosters, deny-list), and
+``approved.txt`` with the digests of the studies the admin approved. One JSON line per
 event goes to standard output; it stays at the site. Exit codes: 0 the study ended, 2 bad settings, 4 the line stayed down.
 """
 
@@ -55,17 +55,17 @@ async def _serve(folder: Path, patience_s: float) -> None:
     from cohortsum.node.client import Line, NodeClient, secure_channel
     from cohortsum.node.config import load_node_config, load_policy_config
     from cohortsum.node.ledger import Ledger
+    from cohortsum.node.pinning import load_pin
     from cohortsum.node.session import Site, StudySession
+    from cohortsum.protocol.denylist import without_denied
     from cohortsum.protocol.envelope import Signer
-    from cohortsum.protocol.roster import Role, verify_roster
-    from cohortsum.study.definition import load_roster
+    from cohortsum.protocol.roster import Role
 
     config = load_node_config(folder / "node.yaml")
     for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
         shutil.rmtree(left)
-    roster_bytes = _read(folder / "consortium.yaml")
-    verify_roster(roster_bytes, _hex(folder / "consortium.sig", 64), _hex(folder / "operator.pub", 32))
-    roster = load_roster(roster_bytes, "consortium.yaml")
+    pin = load_pin(folder)
+    roster = without_denied(pin.newest, pin.deny)
     identity = roster.identities.get(config.site)
     if identity is None or identity.role is not Role.SITE:
         raise ConfigurationError(
@@ -75,7 +75,8 @@ async def _serve(folder: Path, patience_s: float) -> None:
     ledger = Ledger(folder / "ledger.db")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         site = Site(
-            roster=roster,
+            rosters=pin.rosters,
+            deny=pin.deny,
             signer=signer,
             tables=config,
             policy=load_policy_config(folder / "policy.yaml"),

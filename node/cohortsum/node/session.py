@@ -6,7 +6,7 @@ Records are on disk before `handle` returns what is to be sent. The reason for s
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,13 +33,14 @@ from cohortsum.node.policy import Floors, floors_for
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, content_digest, open_tables
 from cohortsum.protocol.approvals import ApprovalBook, approve, decline
+from cohortsum.protocol.denylist import DenyList, without_denied
 from cohortsum.protocol.effects import Contribute, RoundOver, Send, SiteEffect
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
-from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
+from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.planning import StudyPlan, plan_study
 
@@ -55,7 +56,8 @@ class Site:
     """What a site brings to every study.
 
     Attributes:
-        roster: the roster it pinned.
+        rosters: the rosters it pinned, by version.
+        deny: the deny-list in force.
         signer: its identity.
         tables: where its data lie.
         policy: what it allows.
@@ -66,7 +68,8 @@ class Site:
         scratch: folder for private copies; None takes the system's.
     """
 
-    roster: Roster
+    rosters: Mapping[int, Roster]
+    deny: DenyList
     signer: Signer
     tables: TablesConfig
     policy: PolicyConfig
@@ -87,6 +90,7 @@ class Joined:
     supplied: frozenset[str]
     approval: Envelope
     approvals: ApprovalBook = field(repr=False)
+    roster: Roster
 
 
 class StudySession:
@@ -115,11 +119,16 @@ class StudySession:
         Raises AuthenticationError or ConfigurationError for a study that no statistician of the roster signed, or that
         this roster cannot carry: there is nothing to answer then.
         """
-        study = open_study(signed, self._site.roster)
+        version = parse_canonical(signed.canonical).roster
+        pinned = self._site.rosters.get(version)
+        if pinned is None:
+            raise ConfigurationError(f"roster version {version}, which the study names, is not pinned here")
+        roster = without_denied(pinned, self._site.deny)
+        study = open_study(signed, roster)
         self._log = self._log.bind(study=study.study)
-        plan = plan_study(study, self._site.roster)
+        plan = plan_study(study, pinned)
         try:
-            self._joined = self._join(study, plan)
+            self._joined = self._join(study, plan, roster)
         except (NotTakingPartError, ConfigurationError) as error:
             self._log.warning("study.stays_out", reason=error.message)
             return Packet(decline(self._site.signer, plan.round))
@@ -152,7 +161,7 @@ class StudySession:
             self._joined.tables.close()
             self._joined = None
 
-    def _join(self, study: FrozenStudy, plan: StudyPlan) -> Joined:
+    def _join(self, study: FrozenStudy, plan: StudyPlan, roster: Roster) -> Joined:
         site = self._site
         if study.digest not in site.approved:
             raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
@@ -181,7 +190,7 @@ class StudySession:
             tables.close()
             raise
         approval = approve(site.signer, plan.round, site.policy.profile, supplied)
-        return Joined(plan, floors, tables, supplied, approval, ApprovalBook(plan.round, site.roster))
+        return Joined(plan, floors, tables, supplied, approval, ApprovalBook(plan.round, roster), roster)
 
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
@@ -199,7 +208,7 @@ class StudySession:
         site, plan = self._site, joined.plan.round
         return SiteSetup(
             signer=site.signer,
-            roster=site.roster,
+            roster=joined.roster,
             plan=plan,
             approval=joined.approval,
             min_sites=joined.floors.min_sites,

@@ -8,9 +8,9 @@ only grows, and a key once denied stays denied, so neither a replayed list nor a
 from dataclasses import dataclass
 from datetime import datetime
 
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.crypto.signing import verify
-from cohortsum.protocol.roster import Identity
+from cohortsum.protocol.roster import Identity, Roster
 
 DENY_LIST = "cohortsum/v1/deny-list"
 
@@ -56,6 +56,20 @@ class DenyList:
     def entry_for(self, identity: Identity) -> Denied | None:
         """Return why this identity's key no longer counts, or None where it does."""
         return next((entry for entry in self.denied if entry.key == identity.key), None)
+
+
+def without_denied(roster: Roster, deny: DenyList) -> Roster:
+    """Return the roster as it counts now: without identities whose key is denied, under the same digest.
+
+    Plans are still made from the whole roster, so that everybody agrees on them whatever list they hold. Raises
+    AuthenticationError if the coordinator itself is denied.
+    """
+    kept = {name: entry for name, entry in roster.identities.items() if deny.entry_for(entry) is None}
+    if roster.coordinator.id not in kept:
+        raise AuthenticationError(
+            f"the key of coordinator '{roster.coordinator.id}' is denied; ask the operator"
+        )
+    return Roster(roster.consortium, roster.version, kept, roster.digest)
 
 
 def nobody_denied(consortium: str) -> DenyList:

@@ -123,8 +123,11 @@ def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_masks) -
 
 def add_words(vectors: Iterable[Vector], length: int) -> Vector:
     """Return the sum modulo 2**64 of vectors of ``length`` words."""
-    total = np.zeros(length, dtype=np.uint64)
-    for vector in vectors:
+    each = iter(vectors)
+    first = next(each, None)
+    total = np.empty(length, dtype=np.uint64)
+    np.copyto(total, np.uint64(0) if first is None else first)
+    for vector in each:
         total += vector
     return total
 

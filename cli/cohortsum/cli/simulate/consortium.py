@@ -91,8 +91,9 @@ def found(
         home = folder / "sites" / site
         home.mkdir(parents=True)
         _write_secret(home / "identity.key", keys[site])
-        (home / "consortium.yaml").write_bytes(roster_bytes)
-        (home / "consortium.sig").write_text(signature)
+        (home / "rosters").mkdir()
+        (home / "rosters" / f"{roster.version}.sig").write_text(signature)
+        (home / "rosters" / f"{roster.version}.yaml").write_bytes(roster_bytes)
         (home / "operator.pub").write_text(operator.public.hex())
         (home / "policy.yaml").write_text(f"profile: {profile}\n")
         (home / "approved.txt").write_text(study.digest.hex() + "\n")

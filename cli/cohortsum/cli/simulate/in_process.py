@@ -25,6 +25,7 @@ from cohortsum.node.session import Site, StudySession
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.effects import Combine, CoordinatorEffect, Deliver, MessageTaken
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import add_words, words_digest
@@ -78,7 +79,8 @@ class _Run:
         config, roster = load_node_config(node_file), self._consortium.roster
         seed = SecretBytes(bytes.fromhex(config.identity_key.read_text()), "identity seed")
         return Site(
-            roster=roster,
+            rosters={roster.version: roster},
+            deny=nobody_denied(roster.consortium),
             signer=Signer(roster.identities[config.site], IdentityKey(seed)),
             tables=config,
             policy=load_policy_config(folder / "policy.yaml"),

@@ -1,30 +1,37 @@
-"""The roster as an operator writes it: ``consortium.yaml``.
+"""The roster as an operator writes it, ``consortium.yaml``, and a request to be in it, ``request.yaml``.
 
-The file's exact bytes are what the operator signs and what admins compare by fingerprint; this module only says what they
-mean. Unknown keys are refused, and keys are public: nothing here is secret.
+The roster's exact bytes are what the operator signs and what admins compare by fingerprint; this module only says what they
+mean. A request is signed by the key it asks to have admitted, which proves that the sender holds that key; that the key is
+the sender's own is for people to compare. Unknown keys are refused, and keys are public: nothing here is secret.
 """
 
 import json
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from cohortsum.crypto.errors import StudyFileError
+from cohortsum.crypto.errors import AuthenticationError, StudyFileError
+from cohortsum.crypto.signing import IdentityKey, verify
 from cohortsum.protocol.roster import Identity, Role, Roster, roster_digest
 from cohortsum.study.definition.models import Section, Slug, Text
 from cohortsum.study.definition.problems import Problems
 from cohortsum.study.definition.tree import read_yaml
 
 KEY_PREFIX = "ed25519:"
+REQUEST = "cohortsum/v1/admission-request"
 
 PublicKey = Annotated[str, StringConstraints(pattern=r"^ed25519:[0-9a-f]{64}$")]
+RoleName = Literal["site", "coordinator", "trustee", "statistician", "checker", "auditor"]
+
+_S = TypeVar("_S", bound=Section)
 
 
 class IdentityEntry(Section):
     """One identity of the roster."""
 
     id: Slug
-    role: Literal["site", "coordinator", "trustee", "statistician", "checker", "auditor"]
+    role: RoleName
     index: Annotated[int, Field(ge=0, le=65535)] | None = None
     name: Text
     organisation: Text
@@ -37,7 +44,31 @@ class ConsortiumFile(Section):
 
     consortium: Slug
     roster: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    identities: Annotated[tuple[IdentityEntry, ...], Field(min_length=2, max_length=2000)]
+    identities: Annotated[tuple[IdentityEntry, ...], Field(min_length=1, max_length=2000)]
+
+
+class RequestFile(Section):
+    """Somebody's request to be admitted, with their own signature over its fields."""
+
+    id: Slug
+    role: RoleName
+    name: Text
+    organisation: Text
+    key: PublicKey
+    signature: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+
+
+def read_section(model: type[_S], text: bytes, source: str) -> _S:
+    """Return the YAML bytes ``text`` as ``model``; raises StudyFileError with every problem and its line."""
+    tree, place = read_yaml(text, source)
+    try:
+        return model.model_validate_json(json.dumps(tree, allow_nan=False))
+    except ValidationError as error:
+        problems = Problems(place)
+        for detail in error.errors(include_url=False, include_input=False):
+            problems.add(detail["loc"], f"{detail['msg']}; correct it")
+        problems.raise_if_any()
+        raise AssertionError("a failed validation names at least one problem") from error
 
 
 def load_roster(text: bytes, source: str) -> Roster:
@@ -45,15 +76,7 @@ def load_roster(text: bytes, source: str) -> Roster:
 
     Raises StudyFileError with every problem, and ConfigurationError for keys, indices or roles that clash.
     """
-    tree, place = read_yaml(text, source)
-    try:
-        held = ConsortiumFile.model_validate_json(json.dumps(tree, allow_nan=False))
-    except ValidationError as error:
-        problems = Problems(place)
-        for detail in error.errors(include_url=False, include_input=False):
-            problems.add(detail["loc"], f"{detail['msg']}; correct it")
-        problems.raise_if_any()
-        raise AssertionError("a failed validation names at least one problem") from error
+    held = read_section(ConsortiumFile, text, source)
     identities: dict[str, Identity] = {}
     for entry in held.identities:
         if entry.id in identities:
@@ -62,6 +85,68 @@ def load_roster(text: bytes, source: str) -> Roster:
             raise StudyFileError(
                 f"{source}: identity {entry.id}: an index belongs to every site and to nobody else"
             )
-        key = bytes.fromhex(entry.key.removeprefix(KEY_PREFIX))
-        identities[entry.id] = Identity(entry.id, Role(entry.role), entry.index, key)
+        identities[entry.id] = Identity(entry.id, Role(entry.role), entry.index, parse_key(entry.key))
     return Roster(held.consortium, held.roster, identities, roster_digest(text))
+
+
+def write_roster(consortium: str, version: int, entries: Iterable[IdentityEntry]) -> bytes:
+    """Return the bytes of a roster file, one identity per line, so that two versions compare by eye."""
+    lines = [f"consortium: {quoted(consortium)}", f"roster: {version}", "identities:"]
+    for entry in entries:
+        fields = entry.model_dump(exclude_none=True)
+        lines.append("  - {" + ", ".join(f"{key}: {quoted(value)}" for key, value in fields.items()) + "}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def write_request(name: str, role: RoleName, title: str, organisation: str, key: IdentityKey) -> bytes:
+    """Return the bytes of a signed request.
+
+    Args:
+        name: the id wanted in the roster.
+        role: what the identity is to do.
+        title: a name for people.
+        organisation: whose it is.
+        key: the identity's private key.
+
+    Raises:
+        StudyFileError: for an id, title or organisation that a roster cannot carry.
+    """
+    fields = (name, role, title, organisation)
+    signature = key.sign(REQUEST, *(field.encode() for field in fields), key.public).hex()
+    keys = ("id", "role", "name", "organisation", "key", "signature")
+    values = (*fields, format_key(key.public), signature)
+    text = "".join(f"{key}: {quoted(value)}\n" for key, value in zip(keys, values, strict=True)).encode()
+    load_request(text, "request")
+    return text
+
+
+def load_request(text: bytes, source: str) -> RequestFile:
+    """Return the request in the YAML bytes ``text``, its own signature verified.
+
+    Raises StudyFileError with every problem, and AuthenticationError where the key it names did not sign it.
+    """
+    held = read_section(RequestFile, text, source)
+    fields = (held.id, held.role, held.name, held.organisation)
+    key = parse_key(held.key)
+    try:
+        verify(key, bytes.fromhex(held.signature), REQUEST, *(field.encode() for field in fields), key)
+    except AuthenticationError:
+        raise AuthenticationError(
+            f"{source}: its signature is not by the key it names; ask for the file as it was made"
+        ) from None
+    return held
+
+
+def format_key(public: bytes) -> str:
+    """Return a public key as rosters write it."""
+    return KEY_PREFIX + public.hex()
+
+
+def parse_key(text: str) -> bytes:
+    """Return the 32 bytes of a public key as rosters write it."""
+    return bytes.fromhex(text.removeprefix(KEY_PREFIX))
+
+
+def quoted(value: str | int) -> str:
+    """Return a scalar as YAML that no reader takes for anything else: JSON strings are YAML strings."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,63 @@
+"""`cohortsum key`: an identity for a person or a daemon, and the request to be admitted with it."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cohortsum.cli.consoles import messages, output
+from cohortsum.crypto.fingerprint import key_words, phrase
+from cohortsum.node.files import make_key, read_key, write_new
+from cohortsum.study.definition.consortium import format_key, write_request
+
+app = typer.Typer(no_args_is_help=True, help="Make identity keys and requests to be admitted.")
+
+Role = Literal["site", "coordinator", "trustee", "statistician", "checker", "auditor"]
+
+
+def say(text: str) -> None:
+    """Write a sentence for people to standard error, as it is."""
+    messages().print(text, markup=False)
+
+
+def show_key(public: bytes) -> None:
+    """Write a public key and its words to standard output."""
+    output().print(
+        f"public key   {format_key(public)}\nfingerprint  {phrase(key_words(public))}", markup=False
+    )
+
+
+@app.command()
+def new(
+    file: Annotated[Path, typer.Argument(help="The private key's file; must not exist.", metavar="FILE")],
+    public: Annotated[Path | None, typer.Option(help="Write the public key to this file as well.")] = None,
+) -> None:
+    """Make an Ed25519 identity key, readable by this account only."""
+    key = make_key(file)
+    if public is not None:
+        write_new(public, key.public.hex().encode() + b"\n")
+    show_key(key.public)
+    say(
+        f"\n{file} is secret: back it up where only you can read it, and never send it."
+        f"\nnext: cohortsum key request {shlex.quote(str(file))} --id ID --role ROLE --name NAME --organisation NAME"
+    )
+
+
+@app.command()
+def request(
+    key: Annotated[Path, typer.Argument(help="The private key's file.", metavar="FILE")],
+    identity: Annotated[str, typer.Option("--id", help="The id wanted in the roster.")],
+    role: Annotated[Role, typer.Option(help="What the identity is to do.")],
+    name: Annotated[str, typer.Option(help="A name for people.")],
+    organisation: Annotated[str, typer.Option(help="Whose identity it is.")],
+    out: Annotated[Path, typer.Option(help="The request's file; must not exist.")] = Path("request.yaml"),
+) -> None:
+    """Write a signed request to be admitted to a consortium; a node has one from `cohortsum node init`."""
+    held = read_key(key)
+    write_new(out, write_request(identity, role, name, organisation, held))
+    show_key(held.public)
+    say(
+        f"\nnext: send {out} to the operator, and read them the fingerprint by phone. They run"
+        f"\n  cohortsum coordinator admit FOLDER {out.name} --role {role}"
+    )

@@ -1,0 +1,129 @@
+"""A data dictionary without a single value: what a site could map, for a statistician who writes a study.
+
+Everything here comes from header lines and from node.yaml: names of tables and columns, the study variables they are mapped
+to, units, and the codes that the admin declared. No row is counted and no cell is looked at; of rows only "at least 1" is
+said. The admin reads the dictionary before passing it on: a column's name may itself say too much.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+
+from cohortsum.crypto.errors import DataError
+from cohortsum.node.config import NodeConfig, TableConfig, VariableConfig
+from cohortsum.node.tables.files import SiteFile
+from cohortsum.node.tables.filter import lines, normalise
+from cohortsum.node.tables.sniff import BLANKS
+
+CHUNK_BYTES = 2**16
+UNMAPPED = VariableConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the dictionary.
+
+    Attributes:
+        table: name in node.yaml; empty for a constant.
+        column: its name after renaming; empty for a constant.
+        role: ``person id``, ``visit order``, ``variable``, or ``constant``; empty for a column nobody mapped.
+        variable: the study's name for it.
+        unit: as node.yaml says; empty where the study's own holds.
+        codes: the codes declared in node.yaml with their levels.
+        missing: the missing codes declared in node.yaml.
+        rows: ``at least 1`` or ``none`` for the whole table.
+    """
+
+    table: str
+    column: str
+    role: str
+    variable: str
+    unit: str
+    codes: str
+    missing: str
+    rows: str
+
+
+def describe(config: NodeConfig) -> tuple[Entry, ...]:
+    """Return the dictionary of a site's tables; raises DataError for a table whose header cannot be read."""
+    return (*_columns(config), *_constants(config))
+
+
+def to_csv(entries: tuple[Entry, ...]) -> str:
+    """Return the dictionary as CSV."""
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    write([field.name for field in fields(Entry)])
+    for entry in entries:
+        write(astuple(entry))
+    return out.getvalue()
+
+
+def to_markdown(entries: tuple[Entry, ...]) -> str:
+    """Return the dictionary as a Markdown table."""
+    header = [field.name for field in fields(Entry)]
+    rows = [header, ["---"] * len(header), *([_cell(text) for text in astuple(entry)] for entry in entries)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _columns(config: NodeConfig) -> Iterator[Entry]:
+    for name, table in config.tables.items():
+        assert table.path is not None, "a node file names every path"  # noqa: S101 - checked on loading
+        file = SiteFile(f"table {name}", table.path)
+        rows = "at least 1" if _has_rows(file) else "none"
+        for column in (table.renamed(column) for column in file.layout().names):
+            mapped = [
+                variable
+                for variable, entry in config.variables.items()
+                if _takes(variable, entry, name, column)
+            ]
+            for variable in mapped or [""]:
+                yield _entry(table, name, column, variable, config.variables.get(variable, UNMAPPED), rows)
+
+
+def _takes(variable: str, entry: VariableConfig, table: str, column: str) -> bool:
+    if entry.source is not None:
+        return (entry.source.table, entry.source.column) == (table, column)
+    return entry.constant is None and variable == column
+
+
+def _entry(
+    table: TableConfig, name: str, column: str, variable: str, entry: VariableConfig, rows: str
+) -> Entry:
+    role = "variable" if variable else ""
+    if column == table.id:
+        role = "person id"
+    elif table.rows is not None and column == table.rows.order:
+        role = "visit order"
+    return Entry(
+        table=name,
+        column=column,
+        role=role,
+        variable=variable,
+        unit=entry.unit or "",
+        codes="; ".join(f"{code} = {level}" for code, level in (entry.codes or {}).items()),
+        missing="; ".join(sorted(table.missing | entry.missing)),
+        rows=rows,
+    )
+
+
+def _constants(config: NodeConfig) -> Iterator[Entry]:
+    for variable, entry in config.variables.items():
+        if entry.constant is not None:
+            yield Entry("", "", "constant", variable, entry.unit or "", "", "", "")
+
+
+def _has_rows(file: SiteFile) -> bool:
+    """Return whether anything stands below the header; reads no further than that."""
+    try:
+        with file.path.open("rb") as handle:
+            chunks = iter(lambda: handle.read(CHUNK_BYTES), b"")
+            found = (line for line in lines(normalise(chunks, file.label), file.label) if line.strip(BLANKS))
+            return next(found, None) is not None and next(found, None) is not None
+    except OSError as error:
+        raise DataError(f"{file.label}: cannot be read ({error.strerror}); check path and rights") from None
+
+
+def _cell(text: object) -> str:
+    return str(text).replace("\\", "\\\\").replace("|", "\\|")
