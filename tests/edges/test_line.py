@@ -15,8 +15,8 @@ from cohortsum.protocol.bounds import threshold
 from tests.edges.harness import Loopback
 from tests.edges.oracle import check_pooled
 
-NEEDED_OF_ALL = ("ADVERT", "SHARES", "MASKED", "CONSISTENCY")
-NEEDED_OF_SOME = ("GATE_SHARES", "DATA_SHARES")
+NEEDED_OF_ALL = ("ADVERT", "SHARES", "MASKED")
+NEEDED_OF_SOME = ("CONSISTENCY", "GATE_SHARES", "DATA_SHARES")
 """Answers of a threshold of sites suffice; a later one may find the round closed."""
 
 

@@ -56,6 +56,9 @@ class Outcome:
     reason: str
 
 
+ENDING = frozenset({Kind.SURVIVORS, Kind.QUORUM, Kind.CLOSING, Kind.ABORT})
+
+
 @dataclass
 class Mailbox:
     """Packets for one site, in ascending numbers that a restarted coordinator does not give again."""
@@ -74,9 +77,11 @@ class Mailbox:
         """Return the number of the first packet beyond ``number``, or 0."""
         return min((held for held in self.packets if held > number), default=0)
 
-    def keep_last(self) -> None:
-        """Forget everything but the last packet, which says how a round ended: opened seeds are in the others."""
-        self.packets = {held: packet for held, packet in self.packets.items() if held == self.last}
+    def keep_ending(self) -> None:
+        """Forget all but how a round ended: what a slow survivor needs to record it, and no opened seed."""
+        self.packets = {
+            held: packet for held, packet in self.packets.items() if packet.envelope.kind in ENDING
+        }
 
 
 class StudyRunner:
@@ -269,7 +274,7 @@ class StudyRunner:
         self._spool.wipe()
         self._spool = None
         for box in self._boxes.values():
-            box.keep_last()
+            box.keep_ending()
         return await self._close(key, machine)
 
     async def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
