@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cohortsum.coordinator import publish
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.report import forest
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
@@ -136,7 +136,7 @@ def test_a_release_that_fails_leaves_the_earlier_one_untouched(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publish, "draw_forest", full)
+    monkeypatch.setattr(forest, "draw_forest", full)
     with pytest.raises(OSError, match="No space left"):
         write_release(folder, with_effect)
     assert names(folder) == {"old.csv"}

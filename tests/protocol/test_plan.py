@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.protocol.masking import add_words, signed
-from cohortsum.protocol.plan import PlannedBlock, RoundPlan, Suppliers
+from cohortsum.protocol.plan import PlannedBlock, RoundPlan, Suppliers, first_beyond
 from tests.protocol.consortium import PEOPLE, plan_of, protection
 
 A, B = frozenset({"age"}), frozenset({"bmi"})
@@ -180,3 +180,19 @@ def test_blocks_with_enough_suppliers_are_kept_in_order() -> None:
     assert kept(supplies, min_sites=6) == []
     assert kept({0: A, 1: A, 2: B}) == ["people", "free"]
     assert kept({}) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 300, 1000])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_the_first_value_beyond_its_bound_is_found_in_short_and_long_blocks(size: int, at: int) -> None:
+    blocks = [PlannedBlock(f"b{place}", size, 1, "person", ()) for place in range(3)]
+    bounds = [5, 7, 2**62]
+    inside = np.concatenate(
+        [np.full(size, bound, np.int64) * (-1) ** place for place, bound in enumerate(bounds)]
+    )
+    assert first_beyond(blocks, bounds, inside) is None
+    for sign in (1, -1):
+        beyond = inside.copy()
+        beyond[at * size + size // 2] = sign * (bounds[at] + 1)
+        beyond[-1] = 2**63 - 1 if at == 2 else beyond[-1]
+        assert first_beyond(blocks, bounds, beyond) is blocks[at]

@@ -186,3 +186,14 @@ def _check_address(listen: str) -> None:
     host, _, port = listen.rpartition(":")
     if not host or ":" in host or any(map(str.isspace, listen)) or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError("--listen: expected host:port with a port up to 65535; correct it")
+
+
+@app.command("run")
+def run_coordinator(
+    folder: Folder,
+    study: Annotated[Path, typer.Option(help="The signed study, from `cohortsum study sign`.")],
+) -> None:
+    """Run one study: wait for the sites' answers, run the round, write the results; one JSON line per event."""
+    from cohortsum.coordinator.serve import run
+
+    raise typer.Exit(run(folder / "coordinator.yaml", study))

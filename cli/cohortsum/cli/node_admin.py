@@ -14,9 +14,11 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.keys import say, show_key
+from cohortsum.cli.study import print_plan
 from cohortsum.crypto.fingerprint import parse_words, phrase, qr_text
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.signing import SIGNATURE_BYTES
+from cohortsum.node.approval import read_asked, set_approval
 from cohortsum.node.config import load_node_config
 from cohortsum.node.describe import describe, to_csv, to_markdown
 from cohortsum.node.doctor import Visit, examine
@@ -25,7 +27,7 @@ from cohortsum.node.findings import Finding, Severity, exit_code
 from cohortsum.node.pinning import apply_deny_list, own_identity, pin
 from cohortsum.node.setup import NewSite, Profile, make_node
 from cohortsum.node.snapshot import take_snapshot
-from cohortsum.study.definition import FrozenStudy, freeze, load_study, parse_canonical
+from cohortsum.study.definition import FrozenStudy, freeze, load_study, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.consortium import KEY_PREFIX
 from cohortsum.study.definition.signing import signed_study_from_json
 
@@ -203,3 +205,45 @@ def _read_study(path: Path) -> FrozenStudy:
     if path.suffix == ".json":
         return parse_canonical(signed_study_from_json(data).canonical)
     return freeze(load_study(data, path.name))
+
+
+@app.command()
+def approve(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(help="The signed study.", metavar="STUDY.json")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")] = False,
+) -> None:
+    """Show what a signed study will do with this site's data, and say yes to it."""
+    asked = read_asked(folder, signed_study_from_json(read(file)))
+    refuse_unbuilt(asked.plan.study)
+    print_plan(asked.plan, output())
+    fingerprint = asked.plan.study.fingerprint
+    say(f"\nsigned by statistician '{asked.statistician}'. Ask them to read the fingerprint: {fingerprint}")
+    if not yes and not typer.confirm("Approve it, under these rules and no others?", err=True):
+        say("not approved; nothing was written")
+        raise typer.Exit(1)
+    set_approval(folder, asked.plan.study.digest, wanted=True)
+    say(f"approved: {asked.plan.study.study}\nnext: cohortsum node run {folder}")
+
+
+@app.command()
+def decline(
+    folder: Folder, file: Annotated[Path, typer.Argument(help="The signed study.", metavar="STUDY.json")]
+) -> None:
+    """Take an approval back, or make sure there is none. What has been sent cannot be taken back."""
+    asked = read_asked(folder, signed_study_from_json(read(file)))
+    set_approval(folder, asked.plan.study.digest, wanted=False)
+    say(f"not approved: {asked.plan.study.study}; the coordinator will hear `not taking part` and no reason")
+
+
+@app.command("run")
+def run_node(
+    folder: Folder,
+    patience: Annotated[
+        float, typer.Option(help="Seconds without the coordinator before giving up.")
+    ] = 3600.0,
+) -> None:
+    """Take part in the coordinator's study: one JSON line per event on standard output, which stays here."""
+    from cohortsum.node.serve import run
+
+    raise typer.Exit(run(folder, patience))

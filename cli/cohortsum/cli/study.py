@@ -13,6 +13,7 @@ from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
+from cohortsum.node.files import read_key, write_new
 from cohortsum.protocol.bounds import allowed_sizes, dropouts_survived, threshold
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition import (
@@ -23,6 +24,7 @@ from cohortsum.study.definition import (
     refuse_unbuilt,
     study_schema,
 )
+from cohortsum.study.definition.signing import sign_study, signed_study_to_json
 from cohortsum.study.planning import StudyPlan, plan_study
 
 app = typer.Typer(no_args_is_help=True, help="Check a study file, or print its JSON Schema.")
@@ -47,6 +49,25 @@ def check(
         else _read_roster(roster)
     )
     print_plan(plan_study(study, held), output())
+
+
+@app.command()
+def sign(
+    file: Annotated[Path, typer.Argument(help="The study file.", metavar="STUDY")],
+    key: Annotated[Path, typer.Option(help="The statistician's private key, from `cohortsum key new`.")],
+    identity: Annotated[str, typer.Option("--id", help="The statistician's id in the roster.")],
+    out: Annotated[Path, typer.Option(help="The signed study; must not exist.")],
+) -> None:
+    """Freeze a study, with every name written out, and sign exactly these bytes."""
+    study = read_study(file)
+    refuse_unbuilt(study)
+    write_new(out, signed_study_to_json(sign_study(study, identity, read_key(key))))
+    console = output()
+    console.print(f"study {study.study}, version {study.version}, for roster version {study.roster}")
+    console.print(
+        f"fingerprint  [bold]{study.fingerprint}[/bold]   every site reads it to you before it approves"
+    )
+    console.print(f"next: give {out} to the coordinator's operator and to every site", markup=False)
 
 
 @app.command()

@@ -27,7 +27,6 @@ from cohortsum.report.document import (
 )
 from cohortsum.report.effects import effect_terms, read_effects
 from cohortsum.report.enigma import to_enigma_csv
-from cohortsum.report.forest import Caption, draw_forest
 from cohortsum.report.tables import to_csv
 from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
@@ -97,6 +96,8 @@ def write_release(folder: Path, document: ResultDocument) -> None:
 
 
 def _write_effects(folder: Path, document: ResultDocument, table: Table) -> None:
+    from cohortsum.report.forest import Caption, draw_forest  # loads the plotting library
+
     for number, term in enumerate(effect_terms(table)):
         effects = read_effects(table, term)
         if not any(row.status == "ok" for row in effects.rows):

@@ -29,12 +29,16 @@ CERTIFICATE_LIFETIME = timedelta(days=30)
 
 
 def main() -> int:
-    """Run one study and return the exit code."""
+    """Run one study as the command line says, and return the exit code."""
     parser = argparse.ArgumentParser(description="Run a cohortsum coordinator for one study.")
     parser.add_argument("config", type=Path, help="coordinator.yaml")
     parser.add_argument("--study", type=Path, help="the signed study, instead of the one in the settings")
     arguments = parser.parse_args()
-    path: Path = arguments.config
+    return run(arguments.config, arguments.study)
+
+
+def run(path: Path, study: Path | None) -> int:
+    """Run one study with the settings in ``path`` and return the exit code. Nothing may have imported grpc before."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -47,7 +51,7 @@ def main() -> int:
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        return asyncio.run(_serve(load_coordinator_config(path), path.parent, arguments.study))
+        return asyncio.run(_serve(load_coordinator_config(path), path.parent, study))
     except CohortsumError as error:
         log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
         return 2

@@ -17,19 +17,23 @@ import structlog
 
 from cohortsum.crypto.certificates import TLS13_ONLY
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError, StoreError
-from cohortsum.crypto.keyfile import parse_hex
-from cohortsum.crypto.secret import SecretBytes
-from cohortsum.crypto.signing import IdentityKey
+
+PATIENCE_S = 3600.0
 
 
 def main() -> int:
-    """Take part in one study and return the exit code."""
+    """Take part in one study as the command line says, and return the exit code."""
     parser = argparse.ArgumentParser(description="Run a cohortsum node for one study.")
     parser.add_argument("folder", type=Path, help="the node's folder")
     parser.add_argument(
-        "--patience", type=float, default=3600.0, help="seconds without the coordinator before giving up"
+        "--patience", type=float, default=PATIENCE_S, help="seconds without the coordinator before giving up"
     )
     arguments = parser.parse_args()
+    return run(arguments.folder, arguments.patience)
+
+
+def run(folder: Path, patience_s: float = PATIENCE_S) -> int:
+    """Take part in one study and return the exit code. Nothing may have imported grpc before."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -41,7 +45,7 @@ def main() -> int:
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        asyncio.run(_serve(arguments.folder, arguments.patience))
+        asyncio.run(_serve(folder, patience_s))
     except StoreError as error:
         log.error("node.stopped", error=type(error).__name__, sentence=error.message)
         return 4
@@ -52,8 +56,10 @@ def main() -> int:
 
 
 async def _serve(folder: Path, patience_s: float) -> None:
+    from cohortsum.node.approval import approved
     from cohortsum.node.client import Line, NodeClient, secure_channel
     from cohortsum.node.config import load_node_config, load_policy_config
+    from cohortsum.node.files import read_key
     from cohortsum.node.ledger import Ledger
     from cohortsum.node.pinning import load_pin
     from cohortsum.node.session import Site, StudySession
@@ -71,7 +77,7 @@ async def _serve(folder: Path, patience_s: float) -> None:
         raise ConfigurationError(
             f"node.yaml: site '{config.site}' is no site of the roster; ask the operator to admit it"
         )
-    signer = Signer(identity, IdentityKey(SecretBytes(_hex(config.identity_key, 32), "identity seed")))
+    signer = Signer(identity, read_key(config.identity_key))
     ledger = Ledger(folder / "ledger.db")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         site = Site(
@@ -82,7 +88,7 @@ async def _serve(folder: Path, patience_s: float) -> None:
             policy=load_policy_config(folder / "policy.yaml"),
             epoch=config.epoch,
             ledger=ledger,
-            approved=_approved(folder / "approved.txt"),
+            approved=approved(folder),
             pool=pool,
             scratch=folder,
         )
@@ -94,28 +100,6 @@ async def _serve(folder: Path, patience_s: float) -> None:
         finally:
             session.close()
             ledger.close()
-
-
-def _approved(path: Path) -> frozenset[bytes]:
-    try:
-        return frozenset(bytes.fromhex(line) for line in _read(path).decode("ascii").split())
-    except ValueError:
-        raise ConfigurationError(
-            f"{path.name}: expected one study digest per line, in hexadecimal digits"
-        ) from None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
-
-
-def _hex(path: Path, size: int) -> bytes:
-    return parse_hex(_read(path), size, path.name)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from cohortsum.protocol.bounds import Protection
 PLAN = "cohortsum/v1/plan"
 GATE_LENGTH = 1
 WORD_BITS = 64
+LONG_BLOCKS = 256
+"""Mean block length beyond which blocks are compared one by one, which copies nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,14 @@ def first_beyond(
         bounds: one per block, below 2**63.
         values: (total size of the blocks,) int64.
     """
+    if len(values) > LONG_BLOCKS * len(blocks):
+        start = 0
+        for block, bound in zip(blocks, bounds, strict=True):
+            part = values[start : start + block.size]
+            if int(part.max()) > bound or int(part.min()) < -bound:
+                return block
+            start += block.size
+        return None
     sizes = np.array([block.size for block in blocks])
     limits = np.repeat(np.array(bounds, dtype=np.int64), sizes)
     beyond = np.flatnonzero((values > limits) | (values < -limits))

@@ -13,7 +13,6 @@ from rich.console import Console
 from cohortsum.cli.consoles import messages, output
 from cohortsum.cli.results import read_document, show_table
 from cohortsum.cli.simulate.consortium import Consortium, found
-from cohortsum.cli.simulate.in_process import run_in_process
 from cohortsum.cli.simulate.inputs import SiteTables, site_tables
 from cohortsum.cli.simulate.processes import local_reasons, run_processes
 from cohortsum.cli.simulate.progress import JsonProgress, LiveProgress, PlainProgress, Progress
@@ -92,6 +91,8 @@ def run_simulation(
         try:
             with _progress(console, len(tables.files), json) as progress:
                 if in_process:
+                    from cohortsum.cli.simulate.in_process import run_in_process  # loads node and coordinator
+
                     reason, reasons = run_in_process(consortium, out / "release", progress)
                 else:
                     reason = run_processes(consortium, out / "release", progress, failpoints)
