@@ -9,8 +9,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from cohortsum.cli.results import read_document
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = ("amc", "dov", "fen", "kcl", "oak")
+STUDY = (ROOT / "examples" / "asd-open.yaml").read_text().replace("roster: 1 ", "roster: 3 ")
 PARTIES = ("operator", "statistician", *SITES)
 
 
@@ -72,7 +73,7 @@ class Town:
         return done.stdout + done.stderr
 
     @contextmanager
-    def started(self, party: str, command: str) -> Iterator["subprocess.Popen[bytes]"]:
+    def started(self, party: str, command: str) -> Generator["subprocess.Popen[bytes]"]:
         folder = self.folders[party]
         with (folder / "log.jsonl").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603
@@ -84,6 +85,10 @@ class Town:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
+
+    def log(self, party: str) -> str:
+        """Return the end of what a started command of ``party`` said."""
+        return (self.folders[party] / "log.jsonl").read_text()[-2000:]
 
     def carry(self, source: str, file: str, to: tuple[str, ...], name: str | None = None) -> None:
         for party in to:
@@ -100,19 +105,16 @@ def town(tmp_path: Path) -> Town:
     write_demo_tables(tables)
     for site in SITES:
         shutil.copy(tables / f"{site}.csv", town.folders[site] / "people.csv")
-    study = (ROOT / "examples" / "asd-open.yaml").read_text()
-    assert "roster: 1 " in study
-    (town.folders["statistician"] / "asd-open.yaml").write_text(study.replace("roster: 1 ", "roster: 3 "))
     return town
 
 
-def test_the_tutorial_works_as_it_is_typed(town: Town) -> None:
+def prepare(town: Town, study: str) -> tuple[list[str], list[str], list[str]]:
+    """Do all steps up to the signed study, with ``study`` as its text; return the commands of the last three."""
     steps = blocks()
     assert [party for party, _ in steps] == [
         "operator", "site", "statistician", "operator", "site", "statistician", "operator", "site", "operator",
     ]  # fmt: skip
     found, node, key, admit, pin, sign, start, join, show = (commands for _, commands in steps)
-
     for command in found:
         town.type("operator", command)
     for site in SITES:
@@ -128,27 +130,24 @@ def test_the_tutorial_works_as_it_is_typed(town: Town) -> None:
         town.carry("operator", f"consortium/{file}", (*SITES, "statistician"))
     for site in SITES:
         for command in pin:
-            said = town.type(site, command)
-            assert "roster" in said
+            assert "roster" in town.type(site, command)
+    (town.folders["statistician"] / "asd-open.yaml").write_text(study)
     for command in sign:
         town.type("statistician", command)
     town.carry("statistician", "study.json", ("operator", *SITES))
+    return start, join, show
 
-    (run_hub,) = start
-    approve, run_node = join
-    with town.started("operator", run_hub) as hub:
-        nodes = []
+
+def test_the_tutorial_works_as_it_is_typed(town: Town) -> None:
+    (run_hub,), (approve, run_node), show = prepare(town, STUDY)
+    with ExitStack() as stack:
+        hub = stack.enter_context(town.started("operator", run_hub))
+        nodes: list[subprocess.Popen[bytes]] = []
         for site in SITES:
-            shown = town.type(site, approve)
-            assert "before anyone checks" in shown
-            context = town.started(site, run_node)
-            nodes.append((site, context, context.__enter__()))
-        try:
-            assert hub.wait(timeout=120) == 0, (town.folders["operator"] / "log.jsonl").read_text()[-2000:]
-            assert {process.wait(timeout=60) for _, _, process in nodes} == {0}
-        finally:
-            for _, context, _ in nodes:
-                context.__exit__(None, None, None)
+            assert "before anyone checks" in town.type(site, approve)
+            nodes.append(stack.enter_context(town.started(site, run_node)))
+        assert hub.wait(timeout=120) == 0, town.log("operator")
+        assert {node.wait(timeout=60) for node in nodes} == {0}
     for command in show:
         assert "thickness" in town.type("operator", command)
     document = read_document(town.folders["operator"] / "consortium" / "results")
@@ -158,45 +157,20 @@ def test_the_tutorial_works_as_it_is_typed(town: Town) -> None:
 
 def test_a_revoked_site_is_taken_by_nobody(town: Town) -> None:
     """The deny-list counts at once: at the coordinator's door, and in every other site's eyes."""
-    found, node, key, admit, pin, sign, _, join, _ = (commands for _, commands in blocks())
-    for command in found:
-        town.type("operator", command)
-    for site in SITES:
-        for command in node:
-            town.type(site, command)
-        town.carry(site, "site/request.yaml", ("operator",), f"requests/{site}.yaml")
-    for command in key:
-        town.type("statistician", command)
-    town.carry("statistician", "stat1.yaml", ("operator",))
-    for command in admit:
-        town.type("operator", command)
-    for file in ("consortium.yaml", "consortium.sig", "operator.pub"):
-        town.carry("operator", f"consortium/{file}", (*SITES, "statistician"))
-    for site in SITES:
-        for command in pin:
-            town.type(site, command)
-    study = town.folders["statistician"] / "asd-open.yaml"
-    text = study.read_text().replace("min_sites: 5 ", "min_sites: 4 ")
+    text = STUDY.replace("min_sites: 5 ", "min_sites: 4 ")
     text = text.replace("max_colluding_sites: 1 ", "max_colluding_sites: 0 ")
-    study.write_text(text + "deadlines: {gather: 15s, step: 10s, step_max: 10s}\n")
-    for command in sign:
-        town.type("statistician", command)
-    town.carry("statistician", "study.json", ("operator", *SITES))
+    text += "deadlines: {gather: 15s, step: 10s, step_max: 10s}\n"
+    (run_hub,), (approve, run_node), _ = prepare(town, text)
     town.type("operator", "cohortsum coordinator revoke consortium oak --reason 'laptop stolen'")
     for file in ("deny.yaml", "deny.sig"):
         town.carry("operator", f"consortium/{file}", SITES)
     for site in SITES[:-1]:
         town.type(site, "cohortsum node deny site deny.yaml deny.sig")
-    with town.started("operator", "cohortsum coordinator run consortium --study study.json") as hub:
-        running = []
+    with ExitStack() as stack:
+        hub = stack.enter_context(town.started("operator", run_hub))
         for site in SITES:
-            town.type(site, join[0])
-            context = town.started(site, f"{join[1]} --patience 5")
-            running.append((context, context.__enter__()))
-        try:
-            assert hub.wait(timeout=120) == 0, (town.folders["operator"] / "log.jsonl").read_text()[-2000:]
-        finally:
-            for context, _ in running:
-                context.__exit__(None, None, None)
+            town.type(site, approve)
+            stack.enter_context(town.started(site, f"{run_node} --patience 5"))
+        assert hub.wait(timeout=120) == 0, town.log("operator")
     document = read_document(town.folders["operator"] / "consortium" / "results")
     assert document.sites.took_part == SITES[:-1]
