@@ -61,9 +61,13 @@ class Ledger:
     def __init__(self, path: Path | None) -> None:
         with self._errors():
             self._database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-                self._database.execute(f"PRAGMA {pragma}")
-            self._database.executescript(SCHEMA)
+            try:
+                for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                    self._database.execute(f"PRAGMA {pragma}")
+                self._database.executescript(SCHEMA)
+            except sqlite3.Error:
+                self._database.close()
+                raise
 
     def write(self, study: bytes, record: Record) -> None:
         """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one."""
@@ -124,7 +128,7 @@ class Ledger:
         """Return what was recorded for a context, in order of time."""
         with self._errors():
             rows = self._database.execute(
-                "SELECT deed FROM deeds WHERE context = ? ORDER BY at", (context,)
+                "SELECT deed FROM deeds WHERE context = ? ORDER BY rowid", (context,)
             ).fetchall()
         return tuple(str(row[0]) for row in rows)
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import structlog
@@ -78,8 +79,7 @@ async def _serve(folder: Path, patience_s: float) -> None:
             f"node.yaml: site '{config.site}' is no site of the roster; ask the operator to admit it"
         )
     signer = Signer(identity, read_key(config.identity_key))
-    ledger = Ledger(folder / "ledger.db")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
         site = Site(
             rosters=pin.rosters,
             deny=pin.deny,
@@ -99,7 +99,6 @@ async def _serve(folder: Path, patience_s: float) -> None:
                 await NodeClient(channel, session, line, config.site).run()
         finally:
             session.close()
-            ledger.close()
 
 
 if __name__ == "__main__":

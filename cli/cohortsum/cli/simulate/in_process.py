@@ -57,9 +57,9 @@ class _Run:
         with ExitStack() as stack:
             approvals: dict[int, Envelope] = {}
             for member in consortium.members:
-                session = StudySession(
-                    self._site(member.folder, write_node_file(consortium, member, "none:1"))
-                )
+                site = self._site(member.folder, write_node_file(consortium, member, "none:1"))
+                session = StudySession(site)
+                stack.callback(site.ledger.close)
                 stack.callback(session.close)
                 index = consortium.roster.sites[SiteId(member.site)]
                 self._sessions[index] = session
