@@ -163,3 +163,24 @@ def test_sites_that_come_back_take_part_in_the_retry_and_count_once(tmp_path: Pa
     assert outcome.document.round.attempt == 2
     check_pooled(outcome.document, range(7))
     assert [state for _, state, _, _ in attempts(tmp_path)] == ["aborted", "opened"]
+
+
+def test_a_restarted_coordinator_keeps_to_the_named_survivors_and_then_to_the_result(tmp_path: Path) -> None:
+    """Seven survivors were named and three of them left; after a restart with all seven the same set opens."""
+    assert played(tmp_path, 7, STEP, dict.fromkeys((1, 2, 3), "UPLOAD")).document is None
+
+    async def again() -> Outcome:
+        async with Loopback(tmp_path, 7, STEP) as town:
+            return await town.run()
+
+    outcome = asyncio.run(again())
+    assert outcome.document is not None, outcome.reason
+    check_pooled(outcome.document, range(7))
+    everybody = ",".join(f"site{index}" for index in range(7))
+    assert [(number, state, survivors) for number, state, _, survivors in attempts(tmp_path)] == [
+        (1, "aborted", everybody),
+        (2, "aborted", everybody),
+        (3, "opened", everybody),
+    ]
+    assert asyncio.run(again()) == outcome
+    assert len(attempts(tmp_path)) == 3

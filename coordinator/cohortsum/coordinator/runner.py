@@ -41,7 +41,7 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
-from cohortsum.report.document import ResultDocument, to_json
+from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan
 
@@ -153,7 +153,7 @@ class StudyRunner:
             self._answers[index] = packet.envelope if approval is not None else None
         self._log.info("study.gathering", fingerprint=study.fingerprint, sites=len(self._names))
         await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
-        outcome = await self._attempts()
+        outcome = self._released() or await self._attempts()
         with self._store.transaction() as session:
             row = session.get_one(StudyRow, study.digest.hex())
             row.state = "released" if outcome.document is not None else "ended"
@@ -235,9 +235,9 @@ class StudyRunner:
         least = self.plan.round.protection.min_sites
         if len(approvals) < least:
             return Outcome(None, f"{len(approvals)} sites take part, {least} are required")
-        bound: tuple[int, ...] = ()
+        made, bound = self._earlier()
         outcome = Outcome(None, "no attempt was made")
-        for attempt in range(1, self.plan.round.protection.max_attempts + 1):
+        for attempt in range(made + 1, made + self.plan.round.protection.max_attempts + 1):
             members = {index: held for index, held in approvals.items() if not bound or index in bound}
             key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, attempt)
             outcome, survivors = await self._attempt(key, members, bound)
@@ -245,6 +245,31 @@ class StudyRunner:
                 return outcome
             bound = survivors
         return outcome
+
+    def _released(self) -> Outcome | None:
+        """Return the outcome of a study that was released before a restart."""
+        document = self._store.result(self.plan.study.digest.hex())
+        return None if document is None else Outcome(from_json(document), "")
+
+    def _earlier(self) -> tuple[int, tuple[int, ...]]:
+        """Return how many attempts were made before a restart, and the survivors that the next one is bound to.
+
+        Sites that signed a survivor set keep to it, so whatever set was named last binds. An attempt that was open when
+        the coordinator stopped is over: its sites begin anew when the next one opens.
+        """
+        with self._store.transaction() as session:
+            rows = session.scalars(
+                select(RoundRow)
+                .where(RoundRow.study == self.plan.study.digest.hex())
+                .order_by(RoundRow.attempt)
+            ).all()
+            for row in rows:
+                if row.state == "open":
+                    row.state, row.ended, row.reason = "aborted", now(), "the coordinator stopped"
+            named = [row.survivors for row in rows if row.survivors]
+            made = max((row.attempt for row in rows), default=0)
+        index_of = {name: index for index, name in self._names.items()}
+        return made, tuple(sorted(index_of[name] for name in named[-1].split(","))) if named else ()
 
     async def _attempt(
         self, key: RoundKey, approvals: Mapping[int, Envelope], bound: tuple[int, ...]
@@ -316,6 +341,7 @@ class StudyRunner:
                     self._clear_deadline()
                     self._spawn(self._combine(effect))
                 case DiscardUploads():
+                    self._record_survivors(effect.survivors)
                     if self._spool is not None:
                         self._spool.keep_only(effect.survivors)
                 case Audit():
@@ -365,6 +391,13 @@ class StudyRunner:
         if machine is None or context != machine.fixed.context:
             raise RemoteProtocolError("M3", "the message belongs to no open round")
         return machine
+
+    def _record_survivors(self, survivors: tuple[int, ...]) -> None:
+        """Write down the named set before any site hears of it: a restarted coordinator must keep to it."""
+        if survivors and self._machine is not None:
+            with self._store.transaction() as session:
+                row = session.get_one(RoundRow, self._machine.fixed.context.hex())
+                row.survivors = self._listed(survivors)
 
     def _record_message(self, envelope: Envelope) -> None:
         with self._store.transaction() as session:
