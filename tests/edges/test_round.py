@@ -1,6 +1,7 @@
 """Whole studies over gRPC: the result is that of the pooled rows of the survivors, or there is none."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,19 @@ def test_a_restarted_coordinator_keeps_to_the_named_survivors_and_then_to_the_re
     ]
     assert asyncio.run(again()) == outcome
     assert len(attempts(tmp_path)) == 3
+
+
+def test_a_coordinator_that_stopped_between_result_and_files_writes_them_without_asking_any_site(
+    tmp_path: Path,
+) -> None:
+    outcome = played(tmp_path, 5, STEP, {})
+    assert outcome.document is not None, outcome.reason
+    written = (tmp_path / "results" / "result.json").read_bytes()
+    shutil.rmtree(tmp_path / "results")
+
+    async def alone() -> Outcome:
+        async with Loopback(tmp_path, 5, STEP) as town:
+            return await town.run(nodes=())
+
+    assert asyncio.run(alone()) == outcome
+    assert (tmp_path / "results" / "result.json").read_bytes() == written

@@ -151,9 +151,7 @@ class StudyRunner:
         for packet in map(packet_from_bytes, held):  # from before a restart
             index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
             self._answers[index] = packet.envelope if approval is not None else None
-        self._log.info("study.gathering", fingerprint=study.fingerprint, sites=len(self._names))
-        await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
-        outcome = self._released() or await self._attempts()
+        outcome = await self._released() or await self._gather_and_attempt()
         with self._store.transaction() as session:
             row = session.get_one(StudyRow, study.digest.hex())
             row.state = "released" if outcome.document is not None else "ended"
@@ -191,9 +189,7 @@ class StudyRunner:
         digest = upload.finish()
         if machine.has_upload(site, digest):
             return  # sent again because the answer was lost
-        if not machine.awaits_upload(site):
-            raise RemoteProtocolError("U2", "no upload is awaited")
-        if self._spool is None:
+        if self._spool is None or not machine.awaits_upload(site):
             raise RemoteProtocolError("U2", "no upload is awaited")
         self._spool.keep(site, upload, digest)
         self._log.info("round.upload", site=self._names[site])
@@ -230,7 +226,9 @@ class StudyRunner:
         self._log.info("study.answer", site=self._names[index], taking_part=approval is not None)
         await self._notify()
 
-    async def _attempts(self) -> Outcome:
+    async def _gather_and_attempt(self) -> Outcome:
+        self._log.info("study.gathering", fingerprint=self.plan.study.fingerprint, sites=len(self._names))
+        await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
         approvals = {index: held for index, held in sorted(self._answers.items()) if held is not None}
         least = self.plan.round.protection.min_sites
         if len(approvals) < least:
@@ -246,10 +244,15 @@ class StudyRunner:
             bound = survivors
         return outcome
 
-    def _released(self) -> Outcome | None:
-        """Return the outcome of a study that was released before a restart."""
-        document = self._store.result(self.plan.study.digest.hex())
-        return None if document is None else Outcome(from_json(document), "")
+    async def _released(self) -> Outcome | None:
+        """Return the outcome of a study that was released before a restart, its files written if they were not yet."""
+        stored = self._store.result(self.plan.study.digest.hex())
+        if stored is None:
+            return None
+        document = from_json(stored)
+        if not self._results.exists():
+            await asyncio.to_thread(write_release, self._results, document)
+        return Outcome(document, "")
 
     def _earlier(self) -> tuple[int, tuple[int, ...]]:
         """Return how many attempts were made before a restart, and the survivors that the next one is bound to.
