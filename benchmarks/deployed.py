@@ -11,17 +11,14 @@ from collections.abc import Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timed import Clock, TimedRunner, TimedSession
-from cohortsum.coordinator.service import MAX_MESSAGE_BYTES, ConsortiumService, site_anchors
+from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store, sqlite_url
-from cohortsum.crypto.certificates import certify
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.client import Line, NodeClient, secure_channel
@@ -34,13 +31,11 @@ from cohortsum.protocol.roster import Roster, SiteId
 from cohortsum.study.definition import freeze, load_roster, load_study
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from cohortsum.study.planning import StudyPlan, plan_study
-from cohortsum.wire.v1 import service_pb2_grpc
 
 HUB, STATISTICIAN = "hub", "statistician"
 PEOPLE = 24
 PATIENCE_S = 60.0
 GATHER_S = 600.0
-LIFETIME = timedelta(days=1)
 
 STUDY = """
 study: bench
@@ -135,7 +130,7 @@ async def run(consortium: Consortium) -> tuple[Clock, TimedRunner, list[NDArray[
             deadlines.step_max,
         )
         runner.clock = clock
-        server, port = _server(roster, hub, runner)
+        server, port = secure_server(ConsortiumService(roster, runner), roster, hub, "localhost:0")
         await server.start()
         try:
             async with asyncio.TaskGroup() as nodes:  # a node that fails ends the run
@@ -150,23 +145,6 @@ async def run(consortium: Consortium) -> tuple[Clock, TimedRunner, list[NDArray[
         store.close()
     assert outcome.document is not None, outcome.reason
     return clock, runner, contributed
-
-
-def _server(roster: Roster, hub: Signer, runner: TimedRunner) -> tuple[grpc.aio.Server, int]:
-    tls = certify(hub.key, HUB, datetime.now(UTC), LIFETIME, ["localhost"])
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        ]
-    )
-    service_pb2_grpc.add_ConsortiumServicer_to_server(ConsortiumService(roster, runner), server)
-    credentials = grpc.ssl_server_credentials(
-        [(tls.private_key, tls.certificate)],
-        root_certificates=site_anchors(roster),
-        require_client_auth=True,
-    )
-    return server, server.add_secure_port("localhost:0", credentials)
 
 
 async def _node(

@@ -1,5 +1,6 @@
 """The operator's commands: founding, admitting, renewing, revoking. Old versions stay; nobody else's entry moves."""
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -234,6 +235,18 @@ def test_a_tampered_file_is_named(tmp_path: Path, name: str) -> None:
     path.write_text(text.replace("imaging", "imagine") if name.endswith("yaml") else "00" * 64)
     source = name.replace(".sig", ".yaml")
     assert f"{source}: not as the operator signed it" in refused("coordinator", "roster", folder)
+
+
+@pytest.mark.parametrize(("home", "what"), [("rosters", "holds version 1"), ("denials", "holds serial 1")])
+def test_a_signed_file_under_another_number_is_refused(tmp_path: Path, home: str, what: str) -> None:
+    """The operator's own older file in the place of the newest would undo an admission or a revocation."""
+    folder = make_consortium(tmp_path)
+    admit(folder, make_site(tmp_path, "nyu"))
+    for site in ("nyu", "coordinator"):
+        ok("coordinator", "revoke", folder, site, "--reason", "lost")
+    for end in ("yaml", "sig"):
+        shutil.copy(folder / home / f"1.{end}", folder / home / f"2.{end}")
+    assert f"{home}/2.yaml: {what}" in refused("coordinator", "roster", folder)
 
 
 def test_another_operator_key_signs_nothing(tmp_path: Path) -> None:

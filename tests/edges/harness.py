@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.runner import Outcome, StudyRunner
-from cohortsum.coordinator.service import MAX_MESSAGE_BYTES, ConsortiumService, site_anchors
+from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store, sqlite_url
-from cohortsum.crypto.certificates import certified_name, certify
+from cohortsum.crypto.certificates import certified_name
 from cohortsum.node.client import Line, NodeClient, secure_channel
 from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.ledger import Ledger
@@ -352,18 +351,8 @@ class Loopback:
 
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
-        options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
-        self._server = grpc.aio.server(
-            options=[*options, ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
-        )
-        service_pb2_grpc.add_ConsortiumServicer_to_server(self.service, self._server)
-        tls = certify(identity_key(HUB), HUB, datetime.now(UTC), timedelta(days=1), ["127.0.0.1"])
-        credentials = grpc.ssl_server_credentials(
-            [(tls.private_key, tls.certificate)],
-            root_certificates=site_anchors(self.roster),
-            require_client_auth=True,
-        )
-        self.port = self._server.add_secure_port(f"127.0.0.1:{self.port}", credentials)
+        signer = Signer(self.roster.coordinator, identity_key(HUB))
+        self._server, self.port = secure_server(self.service, self.roster, signer, f"127.0.0.1:{self.port}")
         await self._server.start()
 
     async def stop_server(self) -> None:

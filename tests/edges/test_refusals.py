@@ -16,10 +16,9 @@ from sqlalchemy import func, select
 from structlog.testing import capture_logs
 
 from cohortsum.coordinator.runner import Outcome
-from cohortsum.coordinator.service import MAX_CHUNK_BYTES
 from cohortsum.coordinator.store import MessageRow
 from cohortsum.crypto.encoding import number
-from cohortsum.protocol.codec import MAX_PAYLOAD_BYTES, encode, envelope_to_wire
+from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_PAYLOAD_BYTES, encode, envelope_to_wire
 from cohortsum.protocol.envelope import MESSAGE, Signer
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Advert, Consistency, Envelope, Kind, MaskedInput, Message

@@ -17,12 +17,11 @@ from cohortsum.cli.keys import say, show_key
 from cohortsum.cli.study import print_plan
 from cohortsum.crypto.fingerprint import parse_words, phrase, qr_text
 from cohortsum.crypto.keyfile import parse_hex
-from cohortsum.crypto.signing import SIGNATURE_BYTES
 from cohortsum.node.approval import read_asked, set_approval
 from cohortsum.node.config import load_node_config
 from cohortsum.node.describe import describe, to_csv, to_markdown
 from cohortsum.node.doctor import Visit, examine
-from cohortsum.node.files import read, read_key, read_public, write_new
+from cohortsum.node.files import read, read_key, read_public, read_signature, write_new
 from cohortsum.node.findings import Finding, Severity, exit_code
 from cohortsum.node.pinning import apply_deny_list, own_identity, pin
 from cohortsum.node.setup import NewSite, Profile, make_node
@@ -76,7 +75,7 @@ def pin_roster(
     qr: Annotated[bool, typer.Option("--qr", help="Show the words as a QR code as well.")] = False,
 ) -> None:
     """Verify a roster and pin it; earlier versions are kept for the studies that name them."""
-    text, signed = _signed(roster, signature)
+    text, signed = read(roster), read_signature(signature)
     said = None if words is None else parse_words(words)
     key = None if operator is None else _operator_key(operator)
     beside = roster.parent / "operator.pub"
@@ -112,7 +111,7 @@ def deny(
     signature: Annotated[Path, typer.Argument(help="Its signature.", metavar="deny.sig")],
 ) -> None:
     """Make a newer deny-list effective: keys on it no longer count."""
-    held = apply_deny_list(folder, *_signed(file, signature))
+    held = apply_deny_list(folder, read(file), read_signature(signature))
     for entry in held.denied:
         output().print(f"{entry.id}  since {entry.since.date()}  {entry.reason}", markup=False)
     say(f"deny-list serial {held.serial} is in force\nnext: cohortsum node doctor {folder}")
@@ -185,10 +184,6 @@ def _table(findings: tuple[Finding, ...]) -> Table:
         status = f"[{STYLES[finding.status]}]{finding.status}[/]"
         table.add_row(finding.name, status, escape(finding.sentence + cure))
     return table
-
-
-def _signed(file: Path, signature: Path) -> tuple[bytes, bytes]:
-    return read(file), parse_hex(read(signature), SIGNATURE_BYTES, signature.name)
 
 
 def _operator_key(text: str) -> bytes:

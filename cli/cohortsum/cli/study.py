@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.yaml_text import to_yaml
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.files import read_key, write_new
@@ -81,9 +81,7 @@ def read_study(file: Path) -> FrozenStudy:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ConfigurationError(
-            f"{file}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
+        raise ConfigurationError(cannot_be_read(str(file), error)) from None
     return freeze(load_study(text, file.name))
 
 
@@ -148,9 +146,7 @@ def _read_roster(path: Path) -> Roster:
     try:
         return load_roster(path.read_bytes(), path.name)
     except OSError as error:
-        raise ConfigurationError(
-            f"{path}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
+        raise ConfigurationError(cannot_be_read(str(path), error)) from None
 
 
 def _invented_roster(study: FrozenStudy, sites: int) -> Roster:

@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
+from cohortsum.coordinator.config import read_file
+from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.signing import PUBLIC_BYTES, SIGNATURE_BYTES, IdentityKey
-from cohortsum.protocol.denylist import DENY_LIST, Denied, DenyList, nobody_denied, verify_deny_list
-from cohortsum.protocol.roster import ROSTER, Roster, verify_roster
+from cohortsum.protocol.denylist import DENY_LIST, Denied, DenyList, nobody_denied
+from cohortsum.protocol.roster import ROSTER, Roster
 from cohortsum.study.definition.consortium import (
     ConsortiumFile,
     IdentityEntry,
     RequestFile,
     load_roster,
+    open_roster,
     parse_key,
     quoted,
     read_section,
     write_roster,
 )
-from cohortsum.study.definition.deny import load_deny_list, write_deny_list
+from cohortsum.study.definition.deny import open_deny_list, write_deny_list
 
 Files = Mapping[str, bytes]
 """Content by path below the consortium's folder, in the order of writing."""
@@ -92,30 +94,20 @@ def found(
 
 def load_consortium(folder: Path) -> Consortium:
     """Return the consortium in a folder; raises ConfigurationError or AuthenticationError naming the file."""
-    operator = parse_hex(_read(folder / "operator.pub"), PUBLIC_BYTES, "operator.pub")
+    operator = parse_hex(read_file(folder / "operator.pub"), PUBLIC_BYTES, "operator.pub")
     files: dict[int, ConsortiumFile] = {}
     rosters: dict[int, Roster] = {}
     for version in _numbers(folder / "rosters"):
         text, signature, source = _signed(folder, "rosters", version)
-        try:
-            verify_roster(text, signature, operator)
-        except AuthenticationError:
-            raise AuthenticationError(f"{source}: not as the operator signed it; restore it") from None
-        rosters[version], files[version] = (
-            load_roster(text, source),
-            read_section(ConsortiumFile, text, source),
-        )
+        rosters[version] = open_roster(text, signature, operator, source, version)
+        files[version] = read_section(ConsortiumFile, text, source)
     if not files:
         raise ConfigurationError(f"{folder}: no consortium; make one with `cohortsum coordinator init`")
     serials = _numbers(folder / "denials")
     deny = nobody_denied(files[max(files)].consortium)
     if serials:
         text, signature, source = _signed(folder, "denials", serials[-1])
-        try:
-            verify_deny_list(text, signature, operator)
-        except AuthenticationError:
-            raise AuthenticationError(f"{source}: not as the operator signed it; restore it") from None
-        deny = load_deny_list(text, source)
+        deny = open_deny_list(text, signature, operator, source, serials[-1])
     return Consortium(operator, files, rosters, deny)
 
 
@@ -247,16 +239,7 @@ def _signed(folder: Path, home: str, number: int) -> tuple[bytes, bytes, str]:
     path = folder / home / f"{number}.yaml"
     signature = path.with_suffix(".sig")
     return (
-        _read(path),
-        parse_hex(_read(signature), SIGNATURE_BYTES, f"{home}/{signature.name}"),
+        read_file(path),
+        parse_hex(read_file(signature), SIGNATURE_BYTES, f"{home}/{signature.name}"),
         f"{home}/{path.name}",
     )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None

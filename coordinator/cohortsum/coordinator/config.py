@@ -9,7 +9,7 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 
 
 class CoordinatorConfig(BaseModel):
@@ -48,15 +48,19 @@ class CoordinatorConfig(BaseModel):
     grace_s: Annotated[float, Field(ge=0)] = 5.0
 
 
+def read_file(path: Path) -> bytes:
+    """Return a file's bytes; raises ConfigurationError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(cannot_be_read(path.name, error)) from None
+
+
 def load_coordinator_config(path: Path) -> CoordinatorConfig:
     """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
     try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        held = yaml.safe_load(read_file(path).decode())
         config = CoordinatorConfig.model_validate(held)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
     except ValidationError as error:

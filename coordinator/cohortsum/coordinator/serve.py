@@ -9,23 +9,21 @@ import asyncio
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
 from cohortsum.coordinator.admission import load_consortium
-from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config
-from cohortsum.crypto.certificates import TLS13_ONLY, certify
+from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config, read_file
+from cohortsum.crypto.certificates import TLS13_ONLY
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.secret import SecretBytes
-from cohortsum.crypto.signing import IdentityKey
+from cohortsum.crypto.signing import SIGNATURE_BYTES, IdentityKey
 from cohortsum.protocol.denylist import DenyList, nobody_denied, without_denied
-from cohortsum.protocol.roster import Roster, verify_roster
-from cohortsum.study.definition import load_roster
-
-CERTIFICATE_LIFETIME = timedelta(days=30)
+from cohortsum.protocol.roster import Roster
+from cohortsum.study.definition.consortium import open_roster
 
 
 def main() -> int:
@@ -58,16 +56,14 @@ def run(path: Path, study: Path | None) -> int:
 
 
 async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | None) -> int:
-    import grpc
 
     from cohortsum.coordinator.runner import StudyRunner
-    from cohortsum.coordinator.service import MAX_MESSAGE_BYTES, ConsortiumService, site_anchors
+    from cohortsum.coordinator.service import ConsortiumService, secure_server
     from cohortsum.coordinator.store import Store
     from cohortsum.protocol.envelope import Signer
     from cohortsum.study.definition import parse_canonical, refuse_unbuilt
     from cohortsum.study.definition.signing import open_study, signed_study_from_json
     from cohortsum.study.planning import plan_study
-    from cohortsum.wire.v1 import service_pb2_grpc
 
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     file = study_file or config.study
@@ -75,7 +71,7 @@ async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | Non
         raise ConfigurationError(
             "no study is named; give --study with a file that `cohortsum study sign` wrote"
         )
-    signed = signed_study_from_json(_read(file))
+    signed = signed_study_from_json(read_file(file))
     whole, deny = _pinned(config, folder, parse_canonical(signed.canonical).roster)
     roster = without_denied(whole, deny)
     if config.identity != roster.coordinator.id:
@@ -87,13 +83,13 @@ async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | Non
         raise ConfigurationError(f"study {study.study} expired on {study.expires}; sign a new version")
     plan = plan_study(study, whole)
     config.spool.mkdir(parents=True, exist_ok=True)
-    store = Store(config.store)
+    store, signer = Store(config.store), Signer(roster.coordinator, key)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runner = StudyRunner(
             plan,
             signed,
             roster,
-            Signer(roster.coordinator, key),
+            signer,
             store,
             config.spool,
             config.results,
@@ -102,20 +98,7 @@ async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | Non
             config.step_max_s or study.deadlines_s.step_max,
         )
         host = config.listen.rpartition(":")[0]
-        tls = certify(key, config.identity, datetime.now(UTC), CERTIFICATE_LIFETIME, [host])
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            ]
-        )
-        service_pb2_grpc.add_ConsortiumServicer_to_server(ConsortiumService(roster, runner), server)
-        credentials = grpc.ssl_server_credentials(
-            [(tls.private_key, tls.certificate)],
-            root_certificates=site_anchors(roster),
-            require_client_auth=True,
-        )
-        port = server.add_secure_port(config.listen, credentials)
+        server, port = secure_server(ConsortiumService(roster, runner), roster, signer, config.listen)
         await server.start()
         log.info("coordinator.listening", host=host, port=port)
         outcome = await runner.run()
@@ -134,23 +117,14 @@ def _pinned(config: CoordinatorConfig, folder: Path, version: int) -> tuple[Rost
                 f"roster version {version}, which the study names, is not in {folder / 'rosters'}"
             )
         return consortium.rosters[version], consortium.deny
-    text = _read(config.roster)
-    verify_roster(text, _hex(config.roster_signature, 64), bytes.fromhex(config.operator_key))
-    roster = load_roster(text, config.roster.name)
+    text = read_file(config.roster)
+    signature = _hex(config.roster_signature, SIGNATURE_BYTES)
+    roster = open_roster(text, signature, bytes.fromhex(config.operator_key), config.roster.name)
     return roster, nobody_denied(roster.consortium)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
-
-
 def _hex(path: Path, size: int) -> bytes:
-    return parse_hex(_read(path), size, path.name)
+    return parse_hex(read_file(path), size, path.name)
 
 
 if __name__ == "__main__":

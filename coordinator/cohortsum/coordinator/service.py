@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import grpc
@@ -12,16 +12,21 @@ import structlog
 from cohortsum.coordinator.faults import public_fault
 from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
-from cohortsum.crypto.certificates import certified_name, check_certified, trust_anchor
+from cohortsum.crypto.certificates import certified_name, certify, check_certified, trust_anchor
 from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError, StoreError
-from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
+from cohortsum.protocol.codec import (
+    MAX_CHUNK_BYTES,
+    MESSAGE_OPTIONS,
+    WIRE_VERSION,
+    envelope_to_wire,
+    packet_from_wire,
+)
+from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
-WIRE_VERSION = 1
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MAX_CHUNK_BYTES = 1024 * 1024
 MAX_WAIT_S = 30.0
+CERTIFICATE_LIFETIME = timedelta(days=30)
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -135,6 +140,28 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         return self._roster.sites[SiteId(name)]
 
 
-def site_anchors(roster: Roster) -> bytes:
-    """Return the trust anchors of all sites, in PEM."""
+def secure_server(
+    service: ConsortiumService, roster: Roster, signer: Signer, listen: str
+) -> tuple[grpc.aio.Server, int]:
+    """Return a server, not started yet, and its port; with TLS 1.3, and both ends prove an identity of the roster.
+
+    Args:
+        service: what it serves.
+        roster: whose sites may connect.
+        signer: the coordinator's identity.
+        listen: host and port; port 0 picks a free one.
+    """
+    host = listen.rpartition(":")[0]
+    tls = certify(signer.key, signer.identity.id, datetime.now(UTC), CERTIFICATE_LIFETIME, [host])
+    server = grpc.aio.server(options=MESSAGE_OPTIONS)
+    service_pb2_grpc.add_ConsortiumServicer_to_server(service, server)
+    credentials = grpc.ssl_server_credentials(
+        [(tls.private_key, tls.certificate)],
+        root_certificates=_site_anchors(roster),
+        require_client_auth=True,
+    )
+    return server, server.add_secure_port(listen, credentials)
+
+
+def _site_anchors(roster: Roster) -> bytes:
     return b"".join(trust_anchor(site.id, site.key, datetime.now(UTC)) for site in roster.of_role(Role.SITE))

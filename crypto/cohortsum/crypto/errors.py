@@ -121,6 +121,11 @@ class RoundFailedError(CohortsumError):
     """A round or study ended without a result; there is no partial output."""
 
 
+def cannot_be_read(name: str, error: OSError) -> str:
+    """Return the sentence about a file that the operating system does not hand out; its path beyond ``name`` stays here."""
+    return f"{name}: cannot be read ({error.strerror}); check path and rights"
+
+
 def refuse(feature: str, cure: str) -> NoReturn:
     """Refuse by name a known feature that this version does not have."""
     raise NotInThisVersionError(feature, cure)

@@ -22,7 +22,13 @@ from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError, Store
 from cohortsum.crypto.masks import Vector
 from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
-from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
+from cohortsum.protocol.codec import (
+    MAX_CHUNK_BYTES,
+    MESSAGE_OPTIONS,
+    WIRE_VERSION,
+    envelope_to_wire,
+    packet_from_wire,
+)
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_hasher
@@ -31,9 +37,6 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
-WIRE_VERSION = 1
-CHUNK_BYTES = 1024 * 1024
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 WAIT_MS = 20_000
 CALL_TIMEOUT_S = 60.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
@@ -85,8 +88,7 @@ def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Chann
         credentials,
         options=[
             ("grpc.ssl_target_name_override", hub.id),  # the certificate names the identity, not the host
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            *MESSAGE_OPTIONS,
         ],
     )
 
@@ -201,8 +203,8 @@ def until_tick(context: bytes, site: str, now_s: float, tick_s: float) -> float:
 async def _chunks(context: bytes, words: Vector) -> AsyncIterator[service_pb2.UploadChunk]:
     data = words.astype("<u8", copy=False).data.cast("B")
     hasher = words_hasher(len(data))
-    for start in range(0, len(data), CHUNK_BYTES):
-        chunk = bytes(data[start : start + CHUNK_BYTES])
+    for start in range(0, len(data), MAX_CHUNK_BYTES):
+        chunk = bytes(data[start : start + MAX_CHUNK_BYTES])
         hasher.update(chunk)
         yield service_pb2.UploadChunk(
             context=context if start == 0 else b"", words=chunk, running_digest=hasher.digest()

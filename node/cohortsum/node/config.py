@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from cohortsum.crypto.errors import ConfigurationError, refuse
+from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -371,9 +371,7 @@ def read_yaml(path: Path) -> tuple[object, dict[Place, int]]:
     try:
         root = yaml.compose(path.read_text("utf-8-sig"), Loader=yaml.BaseLoader)
     except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
+        raise ConfigurationError(cannot_be_read(path.name, error)) from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path.name}: expected UTF-8 text; save it as such") from None
     except yaml.MarkedYAMLError as error:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 
-from cohortsum.crypto.errors import DataError
+from cohortsum.crypto.errors import DataError, cannot_be_read
 from cohortsum.node.config import NodeConfig, TableConfig, VariableConfig
 from cohortsum.node.tables.files import SiteFile
 from cohortsum.node.tables.filter import lines, normalise
@@ -122,7 +122,7 @@ def _has_rows(file: SiteFile) -> bool:
             found = (line for line in lines(normalise(chunks, file.label), file.label) if line.strip(BLANKS))
             return next(found, None) is not None and next(found, None) is not None
     except OSError as error:
-        raise DataError(f"{file.label}: cannot be read ({error.strerror}); check path and rights") from None
+        raise DataError(cannot_be_read(file.label, error)) from None
 
 
 def _cell(text: object) -> str:

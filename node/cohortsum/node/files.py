@@ -8,10 +8,10 @@ import os
 import secrets
 from pathlib import Path
 
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.secret import SecretBytes
-from cohortsum.crypto.signing import PUBLIC_BYTES, IdentityKey
+from cohortsum.crypto.signing import PUBLIC_BYTES, SIGNATURE_BYTES, IdentityKey
 
 PRIVATE = 0o600
 SHARED = 0o644
@@ -37,14 +37,17 @@ def read_public(path: Path) -> bytes:
     return parse_hex(read(path), PUBLIC_BYTES, path.name)
 
 
+def read_signature(path: Path) -> bytes:
+    """Return the detached signature in a file."""
+    return parse_hex(read(path), SIGNATURE_BYTES, path.name)
+
+
 def read(path: Path) -> bytes:
     """Return a file's bytes; raises ConfigurationError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(
-            f"{path.name}: cannot be read ({error.strerror}); check path and rights"
-        ) from None
+        raise ConfigurationError(cannot_be_read(path.name, error)) from None
 
 
 def make_folder(path: Path) -> None:

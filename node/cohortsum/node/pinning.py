@@ -12,13 +12,11 @@ from pathlib import Path
 
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.crypto.fingerprint import Words, roster_words
-from cohortsum.crypto.keyfile import parse_hex
-from cohortsum.crypto.signing import SIGNATURE_BYTES
-from cohortsum.node.files import make_folder, read, read_public, replace
-from cohortsum.protocol.denylist import DenyList, check_succeeds, nobody_denied, verify_deny_list
-from cohortsum.protocol.roster import Role, Roster, verify_roster
-from cohortsum.study.definition import load_roster
-from cohortsum.study.definition.deny import load_deny_list
+from cohortsum.node.files import make_folder, read, read_public, read_signature, replace
+from cohortsum.protocol.denylist import DenyList, check_succeeds, nobody_denied
+from cohortsum.protocol.roster import Role, Roster
+from cohortsum.study.definition.consortium import open_roster
+from cohortsum.study.definition.deny import open_deny_list
 
 ROSTERS = "rosters"
 DENIALS = "denials"
@@ -74,20 +72,16 @@ def load_pin(folder: Path) -> Pin:
     rosters: dict[int, Roster] = {}
     for version in versions:
         text, signature = _signed(folder / ROSTERS / f"{version}.yaml")
-        rosters[version] = read_roster(text, signature, operator, f"{ROSTERS}/{version}.yaml")
-        if rosters[version].version != version:
-            raise ConfigurationError(
-                f"{ROSTERS}/{version}.yaml: holds version {rosters[version].version}; restore the file under its own name"
-            )
+        rosters[version] = open_roster(text, signature, operator, f"{ROSTERS}/{version}.yaml", version)
     consortium = rosters[versions[-1]].consortium
     serials = _numbers(folder / DENIALS)
     if not serials:
         return Pin(operator, rosters, nobody_denied(consortium))
     text, signature = _signed(folder / DENIALS / f"{serials[-1]}.yaml")
-    deny = read_deny_list(text, signature, operator, f"{DENIALS}/{serials[-1]}.yaml")
-    if (deny.serial, deny.consortium) != (serials[-1], consortium):
+    deny = open_deny_list(text, signature, operator, f"{DENIALS}/{serials[-1]}.yaml", serials[-1])
+    if deny.consortium != consortium:
         raise ConfigurationError(
-            f"{DENIALS}/{serials[-1]}.yaml: is another list; restore the file under its own name"
+            f"{DENIALS}/{serials[-1]}.yaml: is another consortium's; restore the file under its own name"
         )
     return Pin(operator, rosters, deny)
 
@@ -111,7 +105,7 @@ def pin(
     """
     held = load_pin(folder) if _numbers(folder / ROSTERS) else None
     operator = _operator(folder / OPERATOR, operator)
-    roster = read_roster(text, signature, operator, "consortium.yaml")
+    roster = open_roster(text, signature, operator, "consortium.yaml")
     if words is not None and words != roster_words(operator, roster.digest):
         raise AuthenticationError(
             "the words do not fit this roster and operator key: do not pin it; call the operator on a number you "
@@ -132,28 +126,10 @@ def apply_deny_list(folder: Path, text: bytes, signature: bytes) -> DenyList:
     AuthenticationError unless the pinned operator signed it.
     """
     held = load_pin(folder)
-    new = read_deny_list(text, signature, held.operator, "deny.yaml")
+    new = open_deny_list(text, signature, held.operator, "deny.yaml")
     check_succeeds(held.deny, new)
     _write_series(folder, DENIALS, "deny", new.serial, text, signature)
     return new
-
-
-def read_roster(text: bytes, signature: bytes, operator: bytes, source: str) -> Roster:
-    """Return the roster behind signed bytes; raises AuthenticationError naming ``source`` unless the operator signed them."""
-    try:
-        verify_roster(text, signature, operator)
-    except AuthenticationError:
-        raise AuthenticationError(_not_signed(source)) from None
-    return load_roster(text, source)
-
-
-def read_deny_list(text: bytes, signature: bytes, operator: bytes, source: str) -> DenyList:
-    """Return the deny-list behind signed bytes; raises AuthenticationError unless the operator signed them."""
-    try:
-        verify_deny_list(text, signature, operator)
-    except AuthenticationError:
-        raise AuthenticationError(_not_signed(source)) from None
-    return load_deny_list(text, source)
 
 
 def changes(old: Roster, new: Roster) -> tuple[str, ...]:
@@ -243,9 +219,4 @@ def _numbers(folder: Path) -> tuple[int, ...]:
 
 
 def _signed(path: Path) -> tuple[bytes, bytes]:
-    signature = path.with_suffix(".sig")
-    return read(path), parse_hex(read(signature), SIGNATURE_BYTES, signature.name)
-
-
-def _not_signed(source: str) -> str:
-    return f"{source}: not as the operator signed it; get file and signature from the operator again"
+    return read(path), read_signature(path.with_suffix(".sig"))

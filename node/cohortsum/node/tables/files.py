@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cohortsum.crypto.errors import DataError
+from cohortsum.crypto.errors import DataError, cannot_be_read
 from cohortsum.node.tables.filter import lines, normalise
 from cohortsum.node.tables.rows import RowCount, Wanted, copy_rows
 from cohortsum.node.tables.sniff import BLANKS, Layout, sniff
@@ -80,9 +80,7 @@ class SiteFile:
                     digest.update(chunk)
                     yield chunk
         except OSError as error:
-            raise DataError(
-                f"{self.label}: cannot be read ({error.strerror}); check path and rights"
-            ) from None
+            raise DataError(cannot_be_read(self.label, error)) from None
 
 
 def combined_digest(digests: Mapping[str, bytes]) -> bytes:

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from cohortsum.crypto.errors import AuthenticationError, StudyFileError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, StudyFileError
 from cohortsum.crypto.signing import IdentityKey, verify
-from cohortsum.protocol.roster import Identity, Role, Roster, roster_digest
+from cohortsum.protocol.roster import Identity, Role, Roster, roster_digest, verify_roster
 from cohortsum.study.definition.models import Section, Slug, Text
 from cohortsum.study.definition.problems import Problems
 from cohortsum.study.definition.tree import read_yaml
@@ -87,6 +87,39 @@ def load_roster(text: bytes, source: str) -> Roster:
             )
         identities[entry.id] = Identity(entry.id, Role(entry.role), entry.index, parse_key(entry.key))
     return Roster(held.consortium, held.roster, identities, roster_digest(text))
+
+
+def open_roster(
+    text: bytes, signature: bytes, operator: bytes, source: str, version: int | None = None
+) -> Roster:
+    """Return the roster behind signed bytes.
+
+    Args:
+        text: the roster's exact bytes.
+        signature: the operator's, 64 bytes.
+        operator: the operator's Ed25519 public key.
+        source: the file's name in messages.
+        version: the version that the file's name says, if it says one.
+
+    Raises:
+        AuthenticationError: unless the operator signed these very bytes.
+        ConfigurationError: the file holds another version than its name says, or cannot be used.
+    """
+    try:
+        verify_roster(text, signature, operator)
+    except AuthenticationError:
+        raise AuthenticationError(not_signed(source)) from None
+    roster = load_roster(text, source)
+    if version not in (None, roster.version):
+        raise ConfigurationError(
+            f"{source}: holds version {roster.version}; restore the file under its own name"
+        )
+    return roster
+
+
+def not_signed(source: str) -> str:
+    """Return the sentence about a file whose bytes the operator did not sign."""
+    return f"{source}: not as the operator signed it; restore file and signature, or get both from the operator again"
 
 
 def write_roster(consortium: str, version: int, entries: Iterable[IdentityEntry]) -> bytes:

@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from cohortsum.protocol.denylist import Denied, DenyList
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
+from cohortsum.protocol.denylist import Denied, DenyList, verify_deny_list
 from cohortsum.study.definition.consortium import (
     PublicKey,
     format_key,
+    not_signed,
     parse_key,
     quoted,
     read_section,
@@ -40,6 +42,20 @@ def load_deny_list(text: bytes, source: str) -> DenyList:
     held = read_section(DenyFile, text, source)
     denied = tuple(Denied(entry.id, parse_key(entry.key), entry.since, entry.reason) for entry in held.denied)
     return DenyList(held.consortium, held.serial, denied)
+
+
+def open_deny_list(
+    text: bytes, signature: bytes, operator: bytes, source: str, serial: int | None = None
+) -> DenyList:
+    """Return the deny-list behind signed bytes; arguments and errors as those of `open_roster`."""
+    try:
+        verify_deny_list(text, signature, operator)
+    except AuthenticationError:
+        raise AuthenticationError(not_signed(source)) from None
+    deny = load_deny_list(text, source)
+    if serial not in (None, deny.serial):
+        raise ConfigurationError(f"{source}: holds serial {deny.serial}; restore the file under its own name")
+    return deny
 
 
 def write_deny_list(held: DenyList) -> bytes:
