@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cohortsum.cli.demo_data import write_demo_tables
+from cohortsum.report.document import from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "asd-open.yaml"
@@ -101,6 +102,60 @@ def test_bad_input_to_simulate_says_what_is_wrong_and_leaves_nothing(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("variables:\n  age: {form: data.age}\n", "node.yaml:2: variables.age.form: unknown key"),
+        ("tables: {a: {id: x}, b: {id: y}}\n", "2 tables, expected one"),
+        ("- age\n", "node.yaml:1: file: expected a valid dictionary"),
+        ("exclude: [\n", "not YAML"),
+    ],
+)
+def test_a_node_file_that_cannot_be_shared_is_refused_before_anything_runs(
+    tables: Path, tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "node.yaml").write_text(text)
+    out = tmp_path / "out"
+    done = cohortsum(
+        *("simulate", STUDY, "--data", tables, "--profile", "open_data"),
+        *("--node", tmp_path / "node.yaml", "--out", out),
+    )
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert not out.exists()
+
+
+def test_a_shared_node_file_holds_at_every_site(tables: Path, tmp_path: Path) -> None:
+    """Columns under other names and codes, and an exclusion list relative to the node file."""
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    for path in tables.glob("*.csv"):
+        header, *rows = path.read_text().splitlines()
+        names = ["Years" if name == "age" else name for name in header.split(",")]
+        place = names.index("dx")
+        rows = [row.split(",") for row in rows]
+        for row in rows:
+            row[place] = {"autism": "1", "control": "no"}[row[place]]
+        (folder / path.name).write_text("\n".join(map(",".join, [names, *rows])) + "\n")
+    first = (tables / "amc.csv").read_text().splitlines()[1].partition(",")[0]
+    (tmp_path / "withdrawn.txt").write_text(f"{first}\n")
+    (tmp_path / "node.yaml").write_text(
+        "site: ignored\nexclude: withdrawn.txt\ntables: {data: {id: subject_id, missing: ['-9']}}\n"
+        "variables:\n  age: {from: data.Years}\n  dx: {codes: {1: autism, no: control}}\n"
+    )
+    done = cohortsum(
+        *("simulate", STUDY, "--data", folder, "--profile", "open_data", "--in-process"),
+        *("--node", tmp_path / "node.yaml", "--out", tmp_path / "out"),
+    )
+    assert done.returncode == 0, done.stderr
+    everybody = sum(len(path.read_text().splitlines()) - 1 for path in tables.glob("*.csv"))
+    document = from_json((tmp_path / "out" / "result.json").read_bytes())
+    (table,) = (block.table() for block in document.tables if block.analysis == "demographics")
+    counted = [row for row in table.rows if row[0] == "age"]
+    places = [table.columns.index("n"), table.columns.index("missing")]
+    assert sum(int(str(row[place])) for row in counted for place in places) == everybody - 1
 
 
 def test_the_default_profile_is_refused_by_name(tables: Path, tmp_path: Path) -> None:

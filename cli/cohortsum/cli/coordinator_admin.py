@@ -11,13 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from cohortsum.cli.consoles import output
-from cohortsum.cli.keys import Role, say, show_key
+from cohortsum.cli.keys import say, show_key
 from cohortsum.coordinator.admission import Consortium, admit, found, load_consortium, revoke
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.fingerprint import key_words, phrase, qr_svg, qr_text, roster_words
 from cohortsum.node.files import make_folder, make_key, read, read_key, replace, write_new
 from cohortsum.study.definition.consortium import (
     IdentityEntry,
+    RoleName,
     format_key,
     load_request,
     parse_key,
@@ -41,6 +42,8 @@ def init(
     name: Annotated[str, typer.Option(help="The coordinator's name for people.")] = "Consortium service",
 ) -> None:
     """Found a consortium: operator key, coordinator key, roster version 1 without sites, coordinator.yaml."""
+    from cohortsum.coordinator.store import sqlite_url  # loads SQLAlchemy
+
     _check_address(listen)
     make_folder(folder)
     written = ["operator.key", "identity.key"]
@@ -50,7 +53,7 @@ def init(
         entry = IdentityEntry(
             id=identity, role="coordinator", name=name, organisation=organisation, key=format_key(key.public)
         )
-        store = f"sqlite:///{(folder / 'coordinator.db').resolve()}"
+        store = sqlite_url((folder / "coordinator.db").resolve())
         files = found(consortium, entry, listen, store, operator)
     except ConfigurationError:
         for file in written:
@@ -70,7 +73,7 @@ def init(
 def admit_requests(
     folder: Folder,
     requests: Annotated[list[Path], typer.Argument(help="Signed requests.", metavar="REQUEST...")],
-    role: Annotated[Role, typer.Option(help="The role that they ask for and you allow.")] = "site",
+    role: Annotated[RoleName, typer.Option(help="The role that they ask for and you allow.")] = "site",
     replace_key: Annotated[
         bool, typer.Option("--replace", help="Let a new key follow one that you have revoked.")
     ] = False,

@@ -2,18 +2,16 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from cohortsum.cli.consoles import messages, output
 from cohortsum.crypto.fingerprint import key_words, phrase
 from cohortsum.node.files import make_key, read_key, write_new
-from cohortsum.study.definition.consortium import format_key, write_request
+from cohortsum.study.definition.consortium import RoleName, format_key, write_request
 
 app = typer.Typer(no_args_is_help=True, help="Make identity keys and requests to be admitted.")
-
-Role = Literal["site", "coordinator", "trustee", "statistician", "checker", "auditor"]
 
 
 def say(text: str) -> None:
@@ -48,7 +46,7 @@ def new(
 def request(
     key: Annotated[Path, typer.Argument(help="The private key's file.", metavar="FILE")],
     identity: Annotated[str, typer.Option("--id", help="The id wanted in the roster.")],
-    role: Annotated[Role, typer.Option(help="What the identity is to do.")],
+    role: Annotated[RoleName, typer.Option(help="What the identity is to do.")],
     name: Annotated[str, typer.Option(help="A name for people.")],
     organisation: Annotated[str, typer.Option(help="Whose identity it is.")],
     out: Annotated[Path, typer.Option(help="The request's file; must not exist.")] = Path("request.yaml"),

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from cohortsum.cli.consoles import output
-from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -24,6 +23,7 @@ from cohortsum.study.definition import (
     refuse_unbuilt,
     study_schema,
 )
+from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
 from cohortsum.study.definition.signing import sign_study, signed_study_to_json
 from cohortsum.study.planning import StudyPlan, plan_study
 
@@ -152,11 +152,12 @@ def _read_roster(path: Path) -> Roster:
 def _invented_roster(study: FrozenStudy, sites: int) -> Roster:
     """Return a roster of as many sites as are planned for; a plan depends on their number only."""
 
-    def entry(name: str, role: str, number: int) -> dict[str, object]:
-        key = IdentityKey(SecretBytes(number.to_bytes(32, "big"), "planning key")).public.hex()
-        return {"id": name, "role": role, "name": name, "organisation": "planned", "key": f"ed25519:{key}"}
+    def entry(name: str, role: RoleName, number: int, index: int | None = None) -> IdentityEntry:
+        key = IdentityKey(SecretBytes(number.to_bytes(32, "big"), "planning key")).public
+        return IdentityEntry(
+            id=name, role=role, index=index, name=name, organisation="planned", key=format_key(key)
+        )
 
-    entries = [entry(f"site-{index}", "site", index) | {"index": index} for index in range(sites)]
+    entries = [entry(f"site-{index}", "site", index, index) for index in range(sites)]
     entries.append(entry("coordinator-service", "coordinator", sites))
-    text = {"consortium": "planned", "roster": study.roster, "identities": entries}
-    return load_roster(to_yaml(text).encode(), "planned roster")
+    return load_roster(write_roster("planned", study.roster, entries), "planned roster")

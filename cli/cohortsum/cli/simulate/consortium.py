@@ -7,15 +7,15 @@ is ignored; the study's epoch is taken as the label of a snapshot of the input.
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from cohortsum.cli.yaml_text import to_yaml
-from cohortsum.crypto.errors import ConfigurationError, refuse
+from cohortsum.crypto.errors import refuse
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
-from cohortsum.node.config import read_yaml
+from cohortsum.node.config import TablesConfig, load_tables_config
 from cohortsum.protocol.roster import ROSTER, Roster
 from cohortsum.study.definition import FrozenStudy, load_roster
+from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
 from cohortsum.study.definition.signing import SignedStudy, sign_study, signed_study_to_json
 from cohortsum.study.planning import StudyPlan, plan_study
 
@@ -25,11 +25,11 @@ STATISTICIAN = "statistician-one"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One site: its id, its folder and its table."""
+    """One site: its id, its folder and how its table is read."""
 
     site: str
     folder: Path
-    table: Path
+    tables: TablesConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,6 @@ class Consortium:
         signed: the study as the statistician signed it.
         coordinator_key: file of the coordinator's identity key.
         operator_key: the operator's public key.
-        node_facts: what a shared node.yaml says, or nothing.
     """
 
     folder: Path
@@ -54,7 +53,6 @@ class Consortium:
     signed: SignedStudy
     coordinator_key: Path
     operator_key: bytes
-    node_facts: dict[str, object]
 
 
 def found(
@@ -73,18 +71,16 @@ def found(
         )
     operator, statistician = _new_key(), _new_key()
     keys = {name: _new_seed() for name in (COORDINATOR, *tables)}
-    entries: list[dict[str, object]] = [
-        _entry(site, "site", IdentityKey(keys[site]).public) | {"index": index}
-        for index, site in enumerate(tables)
+    entries = [
+        _entry(site, "site", IdentityKey(keys[site]).public, index) for index, site in enumerate(tables)
     ]
     entries.append(_entry(COORDINATOR, "coordinator", IdentityKey(keys[COORDINATOR]).public))
     entries.append(_entry(STATISTICIAN, "statistician", statistician.public))
-    text = {"consortium": "simulated", "roster": study.roster, "identities": entries}
-    roster_bytes = to_yaml(text).encode()
+    roster_bytes = write_roster("simulated", study.roster, entries)
     roster = load_roster(roster_bytes, "consortium.yaml")
     plan = plan_study(study, roster)
     signed = sign_study(study, STATISTICIAN, statistician)
-    facts = _node_facts(node_file)
+    shared = TablesConfig() if node_file is None else load_tables_config(node_file.resolve())
     signature = operator.sign(ROSTER, roster_bytes).hex()
     members: list[Member] = []
     for site, table in tables.items():
@@ -97,24 +93,19 @@ def found(
         (home / "operator.pub").write_text(operator.public.hex())
         (home / "policy.yaml").write_text(f"profile: {profile}\n")
         (home / "approved.txt").write_text(study.digest.hex() + "\n")
-        members.append(Member(site, home, table))
+        members.append(Member(site, home, shared.for_file(table, study.person)))
     hub = folder / "coordinator"
     hub.mkdir()
     _write_secret(hub / "identity.key", keys[COORDINATOR])
     (hub / "consortium.yaml").write_bytes(roster_bytes)
     (hub / "consortium.sig").write_text(signature)
     (hub / "study.json").write_bytes(signed_study_to_json(signed))
-    return Consortium(
-        folder, tuple(members), roster, plan, signed, hub / "identity.key", operator.public, facts
-    )
+    return Consortium(folder, tuple(members), roster, plan, signed, hub / "identity.key", operator.public)
 
 
 def write_node_file(consortium: Consortium, member: Member, coordinator: str) -> Path:
     """Write a site's node.yaml, now that the coordinator's address is known, and return its path."""
-    facts = dict(consortium.node_facts)
-    tables = _mapping(facts.get("tables")) or {"data": {"id": consortium.plan.study.person}}
-    facts["tables"] = {name: _mapping(table) | {"path": str(member.table)} for name, table in tables.items()}
-    facts |= {
+    facts = member.tables.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {
         "site": member.site,
         "coordinator": coordinator,
         "identity_key": "identity.key",
@@ -127,6 +118,8 @@ def write_node_file(consortium: Consortium, member: Member, coordinator: str) ->
 
 def write_coordinator_file(consortium: Consortium, results: Path, gather_s: float) -> Path:
     """Write coordinator.yaml and return its path."""
+    from cohortsum.coordinator.store import sqlite_url  # loads SQLAlchemy
+
     hub = consortium.folder / "coordinator"
     settings = {
         "roster": "consortium.yaml",
@@ -136,7 +129,7 @@ def write_coordinator_file(consortium: Consortium, results: Path, gather_s: floa
         "identity_key": "identity.key",
         "study": "study.json",
         "listen": "127.0.0.1:0",
-        "store": f"sqlite:///{(hub / 'coordinator.db').resolve()}",
+        "store": sqlite_url((hub / "coordinator.db").resolve()),
         "spool": "spool",
         "results": str(results.resolve()),
         "gather_s": gather_s,
@@ -149,37 +142,15 @@ def write_coordinator_file(consortium: Consortium, results: Path, gather_s: floa
     return path
 
 
-def _node_facts(node_file: Path | None) -> dict[str, object]:
-    """Return what a shared node file says of tables and variables, for one file per site."""
-    if node_file is None:
-        return {}
-    content, _ = read_yaml(node_file)
-    facts = _mapping(content)
-    if not facts:
-        raise ConfigurationError(
-            f"{node_file.name}: expected keys such as variables:; see examples/node.yaml"
-        )
-    tables = _mapping(facts.get("tables"))
-    if len(tables) > 1:
-        raise ConfigurationError(f"{node_file.name}: {len(tables)} tables; a simulated site has one")
-    if isinstance(facts.get("exclude"), str):
-        facts["exclude"] = str((node_file.parent / str(facts["exclude"])).resolve())
-    return facts
-
-
-def _mapping(content: object) -> dict[str, object]:
-    """Return a YAML mapping, or nothing where the file holds something else; loading it later says what is wrong."""
-    return dict(cast("dict[str, object]", content)) if isinstance(content, dict) else {}
-
-
-def _entry(name: str, role: str, key: bytes) -> dict[str, object]:
-    return {
-        "id": name,
-        "role": role,
-        "name": f"simulated {role}",
-        "organisation": "simulated",
-        "key": f"ed25519:{key.hex()}",
-    }
+def _entry(name: str, role: RoleName, key: bytes, index: int | None = None) -> IdentityEntry:
+    return IdentityEntry(
+        id=name,
+        role=role,
+        index=index,
+        name=f"simulated {role}",
+        organisation="simulated",
+        key=format_key(key),
+    )
 
 
 def _new_seed() -> SecretBytes:
