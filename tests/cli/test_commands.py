@@ -132,10 +132,10 @@ def test_a_shared_node_file_holds_at_every_site(tables: Path, tmp_path: Path) ->
     folder = tmp_path / "renamed"
     folder.mkdir()
     for path in tables.glob("*.csv"):
-        header, *rows = path.read_text().splitlines()
+        header, *lines = path.read_text().splitlines()
         names = ["Years" if name == "age" else name for name in header.split(",")]
         place = names.index("dx")
-        rows = [row.split(",") for row in rows]
+        rows = [line.split(",") for line in lines]
         for row in rows:
             row[place] = {"autism": "1", "control": "no"}[row[place]]
         (folder / path.name).write_text("\n".join(map(",".join, [names, *rows])) + "\n")
