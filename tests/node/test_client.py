@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cohortsum.crypto.errors import CohortsumError, RoundFailedError, StoreError
+from cohortsum.crypto.errors import CohortsumError, LineError, RoundFailedError
 from cohortsum.node import client
 from cohortsum.node.client import FIRST_PAUSE_S, LONGEST_PAUSE_S, Line, NodeClient, until_tick
 from cohortsum.node.session import StudySession
@@ -125,7 +125,7 @@ DOWN = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED]
 def test_pauses_double_up_to_the_longest_with_some_chance_in_each(
     waits: Waits, code: grpc.StatusCode
 ) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(LineError):
         run(code, 10**6, 100.0)
     expected = [min(FIRST_PAUSE_S * 2**number, LONGEST_PAUSE_S) for number in range(len(waits.pauses))]
     assert len(waits.pauses) > 8
@@ -135,14 +135,14 @@ def test_pauses_double_up_to_the_longest_with_some_chance_in_each(
 
 
 def test_a_node_gives_up_once_its_patience_is_used_up_and_says_what_to_check(waits: Waits) -> None:
-    with pytest.raises(StoreError, match=r"hub\.example:443 does not answer; check address"):
+    with pytest.raises(LineError, match=r"hub\.example:443 does not answer; check address"):
         run(grpc.StatusCode.UNAVAILABLE, 10**6, 30.0)
     assert sum(waits.pauses) >= 30.0
     assert sum(waits.pauses[:-1]) < 30.0
 
 
 def test_without_patience_a_node_tries_once(waits: Waits) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(LineError):
         run(grpc.StatusCode.UNAVAILABLE, 10**6, 0.0)
     assert waits.pauses == []
 

@@ -18,6 +18,7 @@
     │   ├── DataError               a table, column or value at this site
     │   └── PolicyError             this site's policy does not allow it
     ├── StoreError                  a durable log or store refuses a write
+    ├── LineError                   the other end did not answer for as long as one was ready to wait
     └── RoundFailedError            a round or study ended without a result
 
 Local and remote faults are different classes: one means fix, the other means stop trusting. Messages name what happened,
@@ -115,6 +116,10 @@ class PolicyError(NotTakingPartError):
 
 class StoreError(CohortsumError):
     """A durable log or store cannot take a write, or holds something that contradicts it."""
+
+
+class LineError(CohortsumError):
+    """The other end did not answer for as long as one was ready to wait."""
 
 
 class RoundFailedError(CohortsumError):

@@ -18,7 +18,7 @@ import grpc
 import structlog
 
 from cohortsum.crypto.certificates import certify, trust_anchor
-from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError, StoreError
+from cohortsum.crypto.errors import LineError, RemoteProtocolError, RoundFailedError
 from cohortsum.crypto.masks import Vector
 from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
@@ -179,7 +179,7 @@ class NodeClient:
                     ) from error
                 failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
-                    raise StoreError(
+                    raise LineError(
                         f"the coordinator at {self._line.target} does not answer; check address, network and its state"
                     ) from error
                 jitter_s = pause_s * secrets.randbelow(1000) / 2000

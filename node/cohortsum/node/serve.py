@@ -2,7 +2,8 @@
 
 The folder holds ``node.yaml``, ``policy.yaml``, what the admin pinned (`pinning`: the operator's key, rosters, deny-list), and
 ``approved.txt`` with the digests of the studies the admin approved. One JSON line per
-event goes to standard output; it stays at the site. Exit codes: 0 the study ended, 2 bad settings, 4 the line stayed down.
+event goes to standard output; it stays at the site. Exit codes: 0 the study ended, 2 bad settings or a ledger that
+cannot be written, 4 the line stayed down.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from cohortsum.crypto.certificates import TLS13_ONLY
-from cohortsum.crypto.errors import CohortsumError, ConfigurationError, StoreError
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LineError
 
 PATIENCE_S = 3600.0
 
@@ -47,12 +48,9 @@ def run(folder: Path, patience_s: float = PATIENCE_S) -> int:
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
         asyncio.run(_serve(folder, patience_s))
-    except StoreError as error:
-        log.error("node.stopped", error=type(error).__name__, sentence=error.message)
-        return 4
     except CohortsumError as error:
         log.error("node.stopped", error=type(error).__name__, sentence=error.message)
-        return 2
+        return 4 if isinstance(error, LineError) else 2
     return 0
 
 

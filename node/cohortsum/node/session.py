@@ -150,7 +150,7 @@ class StudySession:
             return sends
         except RemoteProtocolError as error:
             return self._refuse(error)
-        except (LocalProtocolError, NotTakingPartError, CohortsumError) as error:
+        except CohortsumError as error:
             self._stop(error.message)
             return ()
 

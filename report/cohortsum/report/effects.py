@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from cohortsum.study.results import INTERCEPT, NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.regression_tables import EFFECT_COLUMNS, NOT_THE_EFFECT
 
 Measure = Literal["d", "b"]
@@ -114,7 +114,7 @@ def effect_terms(table: Table) -> tuple[str, ...]:
     asked = [
         row for row in rows if any(not isinstance(row.get(name, NO_DATA), Absent) for name in EFFECT_COLUMNS)
     ]
-    found = asked or [row for row in rows if row.get("d") != NOT_THE_EFFECT and row["term"] != "intercept"]
+    found = asked or [row for row in rows if row.get("d") != NOT_THE_EFFECT and row["term"] != INTERCEPT]
     return tuple(dict.fromkeys(str(row["term"]) for row in found))
 
 

@@ -33,7 +33,7 @@ from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, merge
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
-from cohortsum.study.statistics.units import Where, level_name
+from cohortsum.study.statistics.units import Where
 
 PEOPLE = PlannedBlock("people", 1, 1, "person", ())
 """The first block of every round: how many people of the cohort the sites hold."""
@@ -106,7 +106,7 @@ class StudyPlan:
             for name, factor in self.study.factors.items():
                 levels = batch.levels.get(name)
                 for position, level in enumerate(factor.levels if levels is not None else ()):
-                    item = level_name(factor, level)
+                    item = factor.level_name(level)
                     having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
         least = {name: max(1, floor) for name in self.study.numbers}
         supplied = {item for item, count in having.items() if count >= least.get(item, 1)}

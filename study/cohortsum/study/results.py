@@ -24,6 +24,8 @@ class Absent:
 
 
 NO_DATA = Absent("no data")
+INTERCEPT = "intercept"
+"""The name of that coefficient, in study files and in tables."""
 
 Cell = str | int | float | Absent
 

@@ -10,8 +10,26 @@ from typing import Literal
 OutOfRange = Literal["clamp", "exclude"]
 
 
+class Ranged:
+    """What lies in a public range."""
+
+    __slots__ = ()
+    lower: float
+    upper: float
+
+    @property
+    def middle(self) -> float:
+        """The centre of the public range."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the public range; greater than 0."""
+        return (self.upper - self.lower) / 2
+
+
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Ranged):
     """A numeric variable with a public range.
 
     Attributes:
@@ -28,16 +46,6 @@ class Number:
     upper: float
     out_of_range: OutOfRange = "clamp"
 
-    @property
-    def middle(self) -> float:
-        """The centre of the public range."""
-        return (self.lower + self.upper) / 2
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the public range; greater than 0."""
-        return (self.upper - self.lower) / 2
-
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -45,6 +53,10 @@ class Factor:
 
     name: str
     levels: tuple[str, ...]
+
+    def level_name(self, level: str) -> str:
+        """Return the name of one level: a term in result tables, an item that sites supply."""
+        return f"{self.name}[{level}]"
 
 
 Variable = Number | Factor

@@ -17,7 +17,6 @@ from cohortsum.study.definition.grammar import parse_condition
 from cohortsum.study.definition.models import AnalysisEntry, HistogramEntry, RegressionEntry, SummaryEntry
 from cohortsum.study.definition.problems import Path, Problems
 from cohortsum.study.definition.terms import (
-    INTERCEPT,
     MAX_COEFFICIENTS,
     coefficient_names,
     read_term,
@@ -25,6 +24,7 @@ from cohortsum.study.definition.terms import (
     write_term,
 )
 from cohortsum.study.definition.variables import is_glob, matching, nearest
+from cohortsum.study.results import INTERCEPT
 from cohortsum.study.variables import Factor, Number, Variable
 
 

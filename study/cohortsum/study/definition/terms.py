@@ -8,7 +8,6 @@ from cohortsum.study.definition.frozen import Term
 from cohortsum.study.variables import Factor, Variable
 
 MAX_COEFFICIENTS = 1000
-INTERCEPT = "intercept"
 
 
 def read_term(text: str) -> Term:
@@ -36,4 +35,8 @@ def coefficient_names(term: Term, variables: Mapping[str, Variable]) -> tuple[st
 
 
 def _parts(name: str, variable: Variable) -> Sequence[str]:
-    return [f"{name}[{level}]" for level in variable.levels[1:]] if isinstance(variable, Factor) else [name]
+    return (
+        [variable.level_name(level) for level in variable.levels[1:]]
+        if isinstance(variable, Factor)
+        else [name]
+    )

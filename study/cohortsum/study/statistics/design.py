@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
-from cohortsum.study.statistics.units import clipped, level_name, normalised
-from cohortsum.study.variables import Factor, Number, Variable
+from cohortsum.study.statistics.units import clipped, normalised
+from cohortsum.study.variables import Factor, Number, Ranged, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Part:
         """The name of the part in result tables."""
         if isinstance(self.variable, Number) or self.level is None:
             return self.variable.name
-        return level_name(self.variable, self.variable.levels[self.level])
+        return self.variable.level_name(self.variable.levels[self.level])
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(Ranged):
     """One column of the design.
 
     Attributes:
@@ -69,16 +69,6 @@ class Column:
     def name(self) -> str:
         """The term name of result tables, for example ``dx[autism]:age``."""
         return ":".join(part.name for part in self.parts)
-
-    @property
-    def middle(self) -> float:
-        """The centre of the public range."""
-        return (self.lower + self.upper) / 2
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the public range; greater than 0."""
-        return (self.upper - self.lower) / 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.study.results import Status
+from cohortsum.study.results import INTERCEPT, Status
 from cohortsum.study.statistics.design import Column
 from cohortsum.study.statistics.distributions import f_upper
 from cohortsum.study.statistics.fit import Fit, fit
 from cohortsum.study.variables import Number
-
-INTERCEPT = "intercept"
 
 Floats = NDArray[np.float64]
 

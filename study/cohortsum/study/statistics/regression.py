@@ -42,7 +42,7 @@ from cohortsum.study.statistics.products import (
     slices,
 )
 from cohortsum.study.statistics.regression_tables import Request, tables
-from cohortsum.study.statistics.units import Where, level_name
+from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Factor, Number, Variable
 
 
@@ -204,7 +204,7 @@ class Regression:
     def _supply(self, outcome: Number) -> tuple[frozenset[str], ...]:
         """Return the supply groups: the outcome, then the outcome together with each level of each factor."""
         base = {other.name for other in self.outcomes} if self._complete else {outcome.name}
-        levels = [level_name(factor, level) for factor in self._design.factors for level in factor.levels]
+        levels = [factor.level_name(level) for factor in self._design.factors for level in factor.levels]
         return (frozenset(base), *(frozenset({*base, level}) for level in levels))
 
     def _shared_blocks(self, outcome: Number) -> tuple[str, str, str]:

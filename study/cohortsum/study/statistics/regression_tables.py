@@ -17,7 +17,6 @@ from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.design import Column
 from cohortsum.study.statistics.distributions import false_discovery, t_quantile, t_two_sided
 from cohortsum.study.statistics.estimates import Estimate, f_test, term_names
-from cohortsum.study.statistics.units import level_name
 from cohortsum.study.variables import Factor, Number
 
 COVERAGE = 0.95
@@ -236,7 +235,7 @@ def _notes(request: Request, estimates: Sequence[Estimate]) -> tuple[str, ...]:
             one_arm = [total.sites[0] - total.sites[place] for total in totals]
             if any(one_arm):
                 notes.append(
-                    f"{level_name(request.factor, level)}: sites with people of one arm only: {_span(one_arm)}; they "
+                    f"{request.factor.level_name(level)}: sites with people of one arm only: {_span(one_arm)}; they "
                     "count in n_reference and n_level and add nothing to b."
                 )
     for place, name in enumerate(request.names):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.interface import Block, State, Sums, to_grid
-from cohortsum.study.statistics.units import Where, clipped, level_name, normalised, selected
+from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
 NO_NOISE = Absent("no noise")
@@ -118,7 +118,7 @@ class Summary:
         return tuple(product(*(factor.levels for factor in self.by)))
 
     def _level_names(self, cell: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(level_name(factor, level) for factor, level in zip(self.by, cell, strict=True))
+        return tuple(factor.level_name(level) for factor, level in zip(self.by, cell, strict=True))
 
     def _prefix(self, variable: Number, cell: tuple[str, ...]) -> str:
         return "/".join((self.name, variable.name, *self._level_names(cell)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
-from cohortsum.study.variables import Factor, Number
+from cohortsum.study.variables import Number
 
 Where = Callable[[Batch], NDArray[np.bool_]]
 """A subgroup: which people of a batch an analysis is about, (people,) bool."""
@@ -36,8 +36,3 @@ def clipped(batch: Batch, number: Number, people: NDArray[np.intp]) -> NDArray[n
 def normalised(values: NDArray[np.float64], middle: float, half_width: float) -> NDArray[np.float64]:
     """Return ``values`` as multiples of ``half_width`` around ``middle``, within [-1, 1]; NaN stays NaN."""
     return np.clip((values - middle) / half_width, -1.0, 1.0)
-
-
-def level_name(factor: Factor, level: str) -> str:
-    """Return the name of one level of a factor: a term in result tables, an item that sites supply."""
-    return f"{factor.name}[{level}]"
