@@ -310,4 +310,5 @@ def test_little_room_is_a_warning_and_next_to_none_a_failure(
         return type(usage)(usage.total, usage.used, free)
 
     monkeypatch.setattr(shutil, "disk_usage", measured)
-    visit(site, code=code)
+    found = visit(site, code=code)
+    assert found["disk"]["status"] == ("ok", "warning", "failure")[code]

@@ -72,7 +72,11 @@ def test_mean_and_sd_equal_numpy_within_the_grid(lengths: list[float]) -> None:
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
 def test_values_at_both_bounds_keep_the_bound_of_the_block(lower: float, width: float) -> None:
     awkward = Number("length", "mm", lower, lower + width)
-    federate(Summary("s", (awkward,), (), 52), [people([awkward.lower, awkward.upper])])  # checks every bound
+    sums = federate(Summary("s", (awkward,), (), 52), [people([awkward.lower, awkward.upper])])
+    u, squares = (int(total) for total in sums["s/length/sums"])
+    assert list(sums["s/length/people"]) == [2, 0]
+    assert abs(u) <= 2 << 52
+    assert 0 < squares <= 2 << 52
 
 
 def test_a_value_outside_the_range_cannot_break_the_bound() -> None:

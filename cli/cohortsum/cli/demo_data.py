@@ -2,11 +2,11 @@
 
 The thickness of region r of person i at site s, in mm, is drawn from::
 
-    thickness = mean[r] + offset[s, r] + SLOPE (age - 30) + sex[r] (if male) + sd[r] (noise + d[r] (if autism))
+    thickness = mean[r] + offset[s, r] + SLOPE (age - 30) + sex[r] (if male) + sd[r] (residual + d[r] (if autism))
 
 - ``mean``, ``sd`` and ``sex`` are smooth rules of the region's lobe and place in the atlas, not measurements.
 - ``offset`` is the site's scanner: one shift for all regions and a smaller one per region.
-- ``noise`` has variance 1 and is correlated in space: a share common to the whole cortex, one common to the lobe of a
+- ``residual`` has variance 1 and is correlated in space: a share common to the whole cortex, one common to the lobe of a
   hemisphere, one common to a region and its twin on the other side, and one of the region alone (`SHARES`).
 - ``d`` is the published effect of autism in units of ``sd``, so that a pooled fit on dx, age, sex and site has
   b = d x sd, up to sampling error. Both fusiform rows of the published table are empty: there the demo has no effect.
@@ -37,7 +37,7 @@ SLOPE: Final = -0.004
 MISSING: Final = 0.015
 """Probability that a thickness is missing."""
 SHARES: Final = {"cortex": 0.40, "lobe": 0.18, "twin": 0.12, "region": 0.30}
-"""Shares of the noise variance."""
+"""Shares of the residual variance."""
 P_MALE: Final = {"control": 0.6, "autism": 0.8}
 
 _EFFECTS: Final = "published_asd_mega-analysis_case-controls_CortThick.csv"
@@ -167,7 +167,7 @@ def _make_table(site: DemoSite, d: Floats, rng: np.random.Generator) -> DemoTabl
         + offset
         + SLOPE * (age[:, np.newaxis] - 30.0)
         + np.outer(male, sex)
-        + sd * (_noise(site.people, rng) + np.outer(autism, d))
+        + sd * (_residuals(site.people, rng) + np.outer(autism, d))
     )
     thickness = np.round(thickness, 3)
     thickness[rng.random(thickness.shape) < MISSING] = np.nan
@@ -181,8 +181,8 @@ def _make_table(site: DemoSite, d: Floats, rng: np.random.Generator) -> DemoTabl
     )
 
 
-def _noise(people: int, rng: np.random.Generator) -> Floats:
-    """Return noise of variance 1, (people, 68), that neighbours share."""
+def _residuals(people: int, rng: np.random.Generator) -> Floats:
+    """Return residuals of variance 1, (people, 68), that neighbours share."""
     regions = len(DESIKAN_KILLIANY)
     lobes = sorted({region.lobe for region in DESIKAN_KILLIANY.values()})
     lobe = [lobes.index(region.lobe) for region in DESIKAN_KILLIANY.values()]
@@ -193,10 +193,10 @@ def _noise(people: int, rng: np.random.Generator) -> Floats:
         "twin": np.tile(rng.normal(size=(people, regions)), 2),
         "region": rng.normal(size=(people, 2 * regions)),
     }
-    noise = np.zeros((people, 2 * regions))
+    residuals = np.zeros((people, 2 * regions))
     for name, part in parts.items():
-        noise += math.sqrt(SHARES[name]) * part
-    return noise
+        residuals += math.sqrt(SHARES[name]) * part
+    return residuals
 
 
 def _wave(frequency: float) -> Floats:

@@ -1,0 +1,197 @@
+"""What is refused in a study file: every problem with its line, field and cure."""
+
+import re
+
+import pytest
+
+from cohortsum.crypto.errors import ExpressionError, NotInThisVersionError, StudyFileError
+from tests.study.definitions import (
+    LATER,
+    frozen,
+    small,
+    with_analysis,
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "cure"),
+    [
+        ("title: A", "titel: A", 2, "titel", "did you mean 'title'?"),
+        ("unit: years", "units: years", 10, "variables.age.units", "did you mean 'unit'?"),
+        ("version: 1", "version: 1.5", 3, "version", "expected a whole number"),
+        ("version: 1", 'version: "1"', 3, "version", "without quotes"),
+        ("version: 1", "version: 0", 3, "version", "greater than or equal to 1"),
+        ("expires: 2027-06-30", "expires: soon", 5, "expires", "2027-06-30"),
+        ("[5, 65]", "[65, 5]", 10, "variables.age.range", "lower below upper"),
+        ("[5, 65]", "[5, .inf]", 10, "variables.age.range[1]", "expected a number"),
+        ("[5, 65]", "[5, 1e999]", 10, "variables.age.range[1]", "too large"),
+        ("[female, male]", "[female]", 9, "variables.sex.levels", "at least 2"),
+        ("[female, male]", "[male, male]", 9, "variables.sex", "listed twice"),
+        ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
+        ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
+        ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
+        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, regression"),
+        ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
+        ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
+        ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),
+        (
+            "protection: {",
+            "protection: {min_honest_inputs: 2, ",
+            17,
+            "protection.min_honest_inputs",
+            "equal to 3",
+        ),
+        ("protection: {", "protection: {mode: committee, ", 17, "protection", "committee: [...]"),
+        ("protection: {", "protection: {mode: committee, committee: [a, b], ", 17, "protection", "3, 5 or 7"),
+        ("noise: none", "noise: none, epsilon: 1.0", 18, "privacy", "remove epsilon"),
+        ("noise: none", "noise: local", 18, "privacy", "needs epsilon"),
+        ("privacy:", "deadlines: {step: 10}\nprivacy:", 18, "deadlines.step", "such as 100ms"),
+        ("privacy:", "deadlines: {step: 0s}\nprivacy:", 18, "deadlines.step", "above 0"),
+        ("privacy:", "deadlines: {step: 25h}\nprivacy:", 18, "deadlines", "step <= step_max"),
+        ("privacy:", "enrol: {start: at_deadline}\nprivacy:", 18, "enrol", "needs until"),
+        ("privacy:", 'enrol: {until: "2026-01-01T10:00"}\nprivacy:', 18, "enrol.until", "time zone"),
+        ("privacy:", 'enrol: {until: "2028-01-01T10:00Z"}\nprivacy:', 18, "enrol.until", "after expires"),
+        ("person: id", "person: id\nperson: id", 6, "person", "again in line 7"),
+        ("person: id", "person: age", 6, "person", "cannot be a variable"),
+        ("age: {unit", '"a:b": {unit', 10, "variables.a:b", "rename the column"),
+        ("age: {unit", '"a*": {unit', 10, "variables.a*", "catalogue: family"),
+        ("study: small", "study: ../x", 1, "study", "letters, digits"),
+        ("  a: {kind", "  A: {kind: summary, variables: [iq]}\n  a: {kind", 17, "analyses.a", "in case only"),
+        ("age ^ 2", "aeg ^ 2", 13, "derive.age2", "did you mean 'age'?"),
+        ("age ^ 2", "age2 + 1", 13, "derive.age2", "break the circle"),
+        ("age ^ 2", "1 / (age - 5)", 13, "derive.age2", "divisor may be 0"),
+        ("age ^ 2", "age - age + dx", 13, "derive.age2", "is a factor"),
+        ("age ^ 2", "2 * 3", 13, "derive.age2", "same value for everybody"),
+        ('age2: "age ^ 2"', 'iq: "age ^ 2"', 13, "derive.iq", "choose another"),
+        ("epoch: 2026-11", 'epoch: x, include: "age2 > 36"', 14, "cohort.include", "no number 'age2'"),
+        ("epoch: 2026-11", "epoch: x, include: age + 1", 14, "cohort.include", "expected a condition"),
+    ],
+)
+def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, field: str, cure: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(small(old, new))
+    assert f"study.yaml:{line}: {field}: " in caught.value.message
+    assert cure in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "cure"),
+    [
+        ("{kind: summary, variables: [aeg]}", "variables[0]", "did you mean 'age'?"),
+        ("{kind: summary, variables: [dx]}", "variables[0]", "is a factor"),
+        ('{kind: summary, variables: ["x*"]}', "variables[0]", "matches no number"),
+        ("{kind: summary, variables: []}", "variables", "at least 1"),
+        ("{kind: summary, variables: [iq], by: [age]}", "by[0]", "made by factors"),
+        ("{kind: summary, variables: [iq], by: [dx, dx]}", "by[1]", "twice"),
+        ("{kind: summary, variables: [iq], where: dx == patient}", "where", "control, autism, other"),
+        ("{kind: histogram, variables: [iq]}", "", "either edges"),
+        ("{kind: histogram, variables: [iq], edges: [1, 3, 2]}", "", "increase"),
+        ("{kind: histogram, variables: [iq], bins: {from: 2, to: 1, count: 3}}", "", "increase"),
+        ("{kind: histogram, variables: [iq], bins: {frm: 2, to: 1, count: 3}}", "bins.frm", "'from'"),
+        ("{kind: regression, outcomes: [iq], terms: [agee]}", "terms[0]", "did you mean 'age'?"),
+        ("{kind: regression, outcomes: [iq], terms: [age, iq]}", "outcomes", "in a term"),
+        ("{kind: regression, outcomes: [iq], terms: [age, age]}", "terms[1]", "twice"),
+        ("{kind: regression, outcomes: [iq], terms: ['dx:age', 'age:dx']}", "terms[1]", "twice"),
+        ("{kind: regression, outcomes: [iq], terms: ['age:age']}", "terms[0]", "derive its square"),
+        ("{kind: regression, outcomes: [iq], terms: ['age*dx']}", "terms[0]", "a:b"),
+        (
+            "{kind: regression, outcomes: [iq], terms: [age], report: {effect: dx}}",
+            "report.effect",
+            "terms: age",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [age], report: {efect: age}}",
+            "report.efect",
+            "'effect'",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], contrasts: {c: {dx: 1}}}",
+            "contrasts.c.dx",
+            "dx[other]",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [sex], contrasts: {c: {sex: 0}}}",
+            "contrasts.c",
+            "other than 0",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [sex], contrasts: {c: {sex: 1, 'sex[male]': 1}}}",
+            "contrasts.c.sex[male]",
+            "two weights",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [sex], contrasts: {c: {intercept: 1}}}",
+            "contrasts.c",
+            "sex",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [age]}}",
+            "tests.t[0]",
+            "regression: dx",
+        ),
+        ("{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [dx, dx]}}", "tests.t[1]", "twice"),
+        ("{kind: regression, outcomes: [iq], terms: [dx], missing: drop}", "missing", "'complete'"),
+    ],
+)
+def test_a_problem_in_an_analysis_names_field_and_cure(entry: str, field: str, cure: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(with_analysis(entry))
+    assert f"study.yaml:16: analyses.a.{field}".rstrip(".") in caught.value.message
+    assert cure in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("entry", "cure"),
+    [
+        ('"lh_*_area": {catalogue: freesurfer.thickness}', "matches no variable"),
+        ("lh_insla_thickness: {catalogue: freesurfer.thickness}", "did you mean 'lh_insula_thickness'?"),
+        ('"lh_*": {catalogue: freesurfer.thicknes}', "did you mean 'freesurfer.thickness'?"),
+        ('"lh_*": {catalogue: freesurfer.thickness, unit: cm}', "the catalogue has mm"),
+        (
+            '"lh_*": {catalogue: freesurfer.area}\n  "*_area": {catalogue: freesurfer.area}',
+            "narrow one of the two",
+        ),
+    ],
+)
+def test_a_problem_with_the_catalogue_names_the_cure(entry: str, cure: str) -> None:
+    with pytest.raises(StudyFileError, match=re.escape(cure)):
+        frozen(small("  sex:", f"  {entry}\n  sex:"))
+
+
+def test_all_problems_come_at_once() -> None:
+    text = small("title: A", "titel: A").replace("[5, 65]", "[65, 5]").replace("noise: none", "noise: loud")
+    with pytest.raises(StudyFileError) as caught:
+        frozen(text)
+    assert len(caught.value.message.splitlines()) == 4  # titel is unknown, and title is missing
+
+
+def test_a_file_whose_only_problems_are_expressions_raises_an_expression_error_with_a_caret() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        frozen(small("age ^ 2", "age ^ x"))
+    assert caught.value.message.splitlines() == [
+        "study.yaml:13: derive.age2: column 7: expected a whole exponent from 0 to 8; for roots use sqrt",
+        "    age ^ x",
+        "          ^",
+    ]
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_analyses_of_later_versions_are_refused_by_name(kind: str) -> None:
+    with pytest.raises(
+        NotInThisVersionError, match=rf"^study\.yaml:16: analyses\.a\.kind: {kind}: not in this"
+    ):
+        frozen(with_analysis(f"{{kind: {kind}, anything: [1, 2]}}"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("variables: [age]", "variables: [age], weights: w"),
+        ("noise: none", "noise: none, accept_noise: true"),
+    ],
+)
+def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
+    with pytest.raises(
+        NotInThisVersionError, match=r"^study\.yaml:1[68]: .*(weights|accept_noise): not in this"
+    ):
+        frozen(small(old, new))
