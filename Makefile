@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format search bench clean
+.PHONY: demo test check format search bench bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -31,6 +31,9 @@ search: $(VENV)/.installed-dev   ## the long searches that `make test` leaves ou
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py
 	$(BIN)/python benchmarks/round.py
+
+bundle: $(VENV)/bin/python   ## everything for an installation without a network, in dist/; needs the network itself
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m deploy.bundle.build
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -11,18 +11,23 @@ from collections.abc import Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timed import Clock, TimedRunner, TimedSession
+from cohortsum.coordinator.hub import Hub, Place
+from cohortsum.coordinator.roll import Roll
+from cohortsum.coordinator.runner import Pace
 from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store, sqlite_url
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
-from cohortsum.node.client import Line, NodeClient, secure_channel
+from cohortsum.node.client import Caller, Connection, Line, NodeClient, in_thread
 from cohortsum.node.config import PolicyConfig, TablesConfig
+from cohortsum.node.decisions import Decision
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import Site
 from cohortsum.protocol.denylist import nobody_denied
@@ -126,11 +131,14 @@ async def run(consortium: Consortium) -> tuple[Clock, TimedRunner, list[NDArray[
             folder / "spool",
             folder / "results",
             pool,
-            GATHER_S,
-            deadlines.step_max,
+            Pace(GATHER_S, GATHER_S, deadlines.step_max),
         )
         runner.clock = clock
-        server, port = secure_server(ConsortiumService(roster, runner), roster, hub, "localhost:0")
+        roll = Roll({roster.version: roster}, nobody_denied(roster.consortium))
+        place = Place(store, folder / "spool", folder / "results", pool)
+        studies = Hub(lambda: roll, hub.key, place)
+        studies.adopt(runner)
+        server, port = secure_server(ConsortiumService(studies), lambda: roll, hub.key, "localhost:0")
         await server.start()
         try:
             async with asyncio.TaskGroup() as nodes:  # a node that fails ends the run
@@ -160,21 +168,25 @@ async def _node(
     with _ledger(folder / f"{name}.db") as ledger:
         site = Site(
             rosters={roster.version: roster},
-            deny=nobody_denied(roster.consortium),
+            deny=lambda: nobody_denied(roster.consortium),
             signer=signer,
             tables=TablesConfig().for_file(folder / f"{name}.csv", study.person),
             policy=PolicyConfig(profile="open_data"),
             epoch=study.epoch,
             ledger=ledger,
-            approved=frozenset({study.digest}),
+            decision=lambda digest: Decision(
+                digest, study.study, study.version, True, None, None, "benchmark", datetime.now(UTC)
+            ),
             pool=pool,
             scratch=folder,
         )
         session = TimedSession(site)
         session.clock = clock
         line = Line(f"localhost:{port}", PATIENCE_S)
-        async with secure_channel(line, signer, roster) as channel:
-            await NodeClient(channel, session, line, name).run()
+        async with Connection(line, signer, roster) as connection:
+            client = NodeClient(Caller(connection, line, name), session, name)
+            await client.answer(await in_thread(lambda: session.consider(consortium.signed)))
+            await client.follow(study.digest)
         contributed.append(session.values())
         session.close()
 

@@ -188,15 +188,15 @@ def test_too_few_sites_end_without_a_result_and_exit_code_3(tables: Path, tmp_pa
 
 
 def test_results_are_shown_again_from_their_folder(run_folder: Path) -> None:
-    done = cohortsum("results", run_folder, "thickness", "--rows", "3")
+    done = cohortsum("results", "show", run_folder, "thickness", "--rows", "3")
     assert done.returncode == 0
     assert "rh_superiorfrontal_thickness" in done.stdout
     assert "dx[autism]" in done.stdout
     assert "no checker" in done.stdout
-    missing = cohortsum("results", run_folder, "nothing")
+    missing = cohortsum("results", "show", run_folder, "nothing")
     assert missing.returncode == 2
     assert "demographics" in missing.stderr
-    assert cohortsum("results", run_folder / "figures").returncode == 2
+    assert cohortsum("results", "show", run_folder / "figures").returncode == 2
 
 
 def test_a_run_leaves_tables_figures_and_no_key(run_folder: Path) -> None:

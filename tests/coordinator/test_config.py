@@ -13,7 +13,6 @@ roster_signature: consortium.sig
 operator_key: "{"ab" * 32}"
 identity: hub
 identity_key: keys/hub.identity
-study: study.signed.json
 listen: 127.0.0.1:0
 store: sqlite:///hub.db
 spool: spool
@@ -38,16 +37,17 @@ def test_paths_are_relative_to_the_file_and_absolute_ones_stay(tmp_path: Path) -
     assert config.roster == tmp_path / "consortium.yaml"
     assert config.roster_signature == tmp_path / "consortium.sig"
     assert config.identity_key == tmp_path / "keys" / "hub.identity"
-    assert config.study == tmp_path / "study.signed.json"
     assert config.spool == tmp_path / "spool"
     assert config.results == Path("/srv/results")
 
 
 def test_waits_are_the_study_s_unless_they_are_set(tmp_path: Path) -> None:
     config = load_coordinator_config(written(tmp_path, GOOD))
-    assert (config.gather_s, config.step_max_s, config.grace_s) == (None, None, 5.0)
-    config = load_coordinator_config(written(tmp_path, GOOD + "gather_s: 3\nstep_max_s: 0.5\ngrace_s: 0\n"))
-    assert (config.gather_s, config.step_max_s, config.grace_s) == (3.0, 0.5, 0.0)
+    assert (config.enrol_s, config.gather_s, config.step_max_s, config.grace_s) == (None, None, None, 5.0)
+    config = load_coordinator_config(
+        written(tmp_path, GOOD + "enrol_s: 9\ngather_s: 3\nstep_max_s: 0.5\ngrace_s: 0\n")
+    )
+    assert (config.enrol_s, config.gather_s, config.step_max_s, config.grace_s) == (9.0, 3.0, 0.5, 0.0)
 
 
 @pytest.mark.parametrize("key", ["roster", "operator_key", "identity_key", "listen", "store", "results"])

@@ -14,6 +14,7 @@ from cohortsum.crypto.errors import (
     NotInThisVersionError,
     PolicyError,
     PublicKeyError,
+    RefusedError,
     RemoteProtocolError,
     RoundFailedError,
     ShareError,
@@ -32,6 +33,7 @@ INTERNAL = (grpc.StatusCode.INTERNAL, "the coordinator failed; its operator has 
         (RemoteProtocolError("R2.4", DETAILS), grpc.StatusCode.FAILED_PRECONDITION, "refused (R2.4)"),
         (PublicKeyError(DETAILS), grpc.StatusCode.INVALID_ARGUMENT, "refused"),
         (ShareError(DETAILS), grpc.StatusCode.INVALID_ARGUMENT, "refused"),
+        (RefusedError("for you"), grpc.StatusCode.FAILED_PRECONDITION, "for you"),
         (StoreError(DETAILS), grpc.StatusCode.UNAVAILABLE, "try again later"),
         (LocalProtocolError("R2", DETAILS), *INTERNAL),
         (ConfigurationError(DETAILS), *INTERNAL),
@@ -55,7 +57,7 @@ def test_no_sentence_of_any_error_class_holds_its_details() -> None:
     ]
     assert len(classes) > 10
     for kind in classes:
-        if kind in (CohortsumError, errors.ProtocolError):
+        if kind in (CohortsumError, errors.ProtocolError, RefusedError):
             continue
         takes_two = issubclass(kind, errors.ProtocolError | NotInThisVersionError)
         error = kind("R1", DETAILS) if takes_two else kind(DETAILS)  # type: ignore[call-arg]

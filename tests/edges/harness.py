@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,14 +18,19 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.coordinator.runner import Outcome, StudyRunner
+from cohortsum.coordinator.clock import Clock
+from cohortsum.coordinator.hub import Hub, Place
+from cohortsum.coordinator.roll import Roll
+from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
 from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store, sqlite_url
 from cohortsum.crypto.certificates import certified_name
-from cohortsum.node.client import Line, NodeClient, secure_channel
+from cohortsum.node.client import Caller, Connection, Line, NodeClient, in_thread, secure_channel
 from cohortsum.node.config import PolicyConfig, TablesConfig
+from cohortsum.node.decisions import Decision
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import Site, StudySession
+from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.envelope import Signer
@@ -146,6 +152,17 @@ def tables_at(path: Path) -> TablesConfig:
     return TablesConfig.model_validate({"tables": {"data": {"path": path, "id": "id"}}})
 
 
+def approving(*studies: bytes) -> Callable[[bytes], Decision | None]:
+    """Return the decisions of an admin who approved these studies and nothing else."""
+
+    def decision(digest: bytes) -> Decision | None:
+        if digest not in studies:
+            return None
+        return Decision(digest, "study", 1, True, None, None, "admin", datetime.now(UTC))
+
+    return decision
+
+
 def make_site(folder: Path, index: int, roster: Roster, study: FrozenStudy, pool: ThreadPoolExecutor) -> Site:
     """Return site ``index`` in a folder of its own, with its table written and the study approved."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,13 +171,13 @@ def make_site(folder: Path, index: int, roster: Roster, study: FrozenStudy, pool
     name = f"site{index}"
     return Site(
         rosters={roster.version: roster},
-        deny=nobody_denied(roster.consortium),
+        deny=lambda: nobody_denied(roster.consortium),
         signer=Signer(roster.identities[name], identity_key(name)),
         tables=tables_at(table),
         policy=PolicyConfig(profile="open_data"),
         epoch=EPOCH,
         ledger=Ledger(folder / "ledger.db"),
-        approved=frozenset({study.digest}),
+        decision=approving(study.digest),
         pool=pool,
         scratch=folder,
     )
@@ -203,8 +220,8 @@ async def _nothing(_site: str, _what: str) -> None:
 class WatchedService(ConsortiumService):
     """The product's service with a recorder and two hooks around every call."""
 
-    def __init__(self, roster: Roster, runner: StudyRunner, wire: Wire) -> None:
-        super().__init__(roster, runner)
+    def __init__(self, hub: Hub, wire: Wire) -> None:
+        super().__init__(hub)
         self.wire = wire
         self.before: Hook = _nothing
         self.after: Hook = _nothing
@@ -280,6 +297,8 @@ class Loopback:
         sites: how many.
         study: the study file.
         change: what to change about single sites, by index.
+        gather_s: how long an attempt waits for its sites to be present.
+        clock: for enrolment and gathering; with one the study's own window counts.
     """
 
     def __init__(
@@ -288,9 +307,12 @@ class Loopback:
         sites: int = 5,
         study: str = STUDY,
         change: Mapping[int, Callable[[Site], Site]] | None = None,
+        gather_s: float = LIMIT_S,
+        clock: Clock | None = None,
     ) -> None:
-        self.folder, self.count = folder, sites
+        self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
         self.roster = pinned_roster(sites)
+        self._roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
         self.study, self.signed = signed_study(study)
         self.pool = ThreadPoolExecutor(2)
         changes = change or {}
@@ -321,10 +343,14 @@ class Loopback:
             self.folder / "spool",
             self.results,
             self.pool,
-            gather_s=LIMIT_S,
-            step_max_s=study.deadlines_s.step,
+            Pace(None if self.clock else LIMIT_S, self.gather_s, study.deadlines_s.step),
+            self.clock,
         )
-        self.service = WatchedService(self.roster, self.runner, self.wire)
+        self.hub = Hub(
+            self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
+        )
+        self.hub.adopt(self.runner)
+        self.service = WatchedService(self.hub, self.wire)
         self.service.before, self.service.after = self._before, self._after
         await self.start_server()
         return self
@@ -341,6 +367,10 @@ class Loopback:
             site.ledger.close()
         self.pool.shutdown()
 
+    def roll(self) -> Roll:
+        """Who counts at the coordinator."""
+        return self._roll
+
     @property
     def results(self) -> Path:
         return self.folder / "results"
@@ -351,8 +381,9 @@ class Loopback:
 
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
-        signer = Signer(self.roster.coordinator, identity_key(HUB))
-        self._server, self.port = secure_server(self.service, self.roster, signer, f"127.0.0.1:{self.port}")
+        self._server, self.port = secure_server(
+            self.service, self.roll, identity_key(HUB), f"127.0.0.1:{self.port}"
+        )
         await self._server.start()
 
     async def stop_server(self) -> None:
@@ -411,10 +442,16 @@ class Loopback:
             yield held
 
     async def _node(self, site: Site) -> None:
-        session = StudySession(site)
+        session, name = StudySession(site), site.signer.identity.id
         try:
-            async with secure_channel(self.line, site.signer, self.roster) as channel:
-                await NodeClient(channel, session, self.line, site.signer.identity.id).run()
+            async with Connection(self.line, site.signer, self.roster) as connection:
+                caller = Caller(connection, self.line, name)
+                request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=self.study.digest)
+                held = await caller.call(lambda stub: stub.GetStudy(request, timeout=LIMIT_S))
+                signed = SignedStudy(held.canonical, held.statistician, held.signature)
+                client = NodeClient(caller, session, name)
+                await client.answer(await in_thread(lambda: session.consider(signed)))
+                await client.follow(self.study.digest)
         finally:
             session.close()
 

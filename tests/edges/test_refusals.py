@@ -155,7 +155,7 @@ def submitting(packet: round_pb2.Packet) -> Attack:
 
 
 async def _ask(peer: Peer, version: int) -> None:
-    await peer.stub.GetStudy(service_pb2.GetStudyRequest(wire_version=version), timeout=20)
+    await peer.stub.GetStudy(service_pb2.GetStudyRequest(wire_version=version, digest=bytes(32)), timeout=20)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cohortsum.protocol.codec import packet_to_bytes
 from cohortsum.protocol.messages import Packet
 from cohortsum.protocol.seeds import HeldShares, Seeds
 from cohortsum.study.planning import plan_study
-from tests.edges.harness import Loopback
+from tests.edges.harness import Loopback, approving
 from tests.edges.oracle import check_pooled
 
 CANARY = 48.7319465
@@ -151,7 +151,7 @@ REASONS: dict[str, Callable[[Site], Site]] = {
         site,
         policy=PolicyConfig(profile="open_data", thresholds=Thresholds(min_participants_per_site=10_000)),
     ),
-    "not approved": lambda site: replace(site, approved=frozenset()),
+    "not approved": lambda site: replace(site, decision=approving()),
     "another epoch": lambda site: replace(site, epoch="2025-01"),
     "a kind of analysis not allowed": lambda site: replace(
         site, policy=PolicyConfig(profile="open_data", statistics=("summary",))

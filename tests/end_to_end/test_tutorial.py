@@ -3,13 +3,17 @@
 Only what differs between machines is filled in: the site's id, the address, and the carrying of files from one to another.
 """
 
+import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -31,15 +35,19 @@ def blocks() -> list[tuple[str, list[str]]]:
 
 
 def words_of(command: str, party: str, port: int, folder: Path) -> list[str]:
-    filled = command.replace("--site nyu", f"--site {party}")
-    filled = filled.replace("hub.example.org:8443", f"127.0.0.1:{port}").replace(
-        "0.0.0.0:8443", f"127.0.0.1:{port}"
-    )
     words: list[str] = []
-    for word in shlex.split(filled):
+    for word in shlex.split(filled(command, party, port)):
         words += sorted(str(path) for path in folder.glob(word)) if "*" in word else [word]
     assert words[0] in ("cohortsum", "cp")
     return [sys.executable, "-m", "cohortsum.cli.main", *words[1:]] if words[0] == "cohortsum" else words
+
+
+def filled(command: str, party: str, port: int) -> str:
+    """Return a command with what differs between machines filled in."""
+    here = command.replace("--site nyu", f"--site {party}")
+    return here.replace("hub.example.org:8443", f"127.0.0.1:{port}").replace(
+        "0.0.0.0:8443", f"127.0.0.1:{port}"
+    )
 
 
 def free_port() -> int:
@@ -55,14 +63,21 @@ class Town:
     def __init__(self, place: Path) -> None:
         self.port = free_port()
         self.folders = {party: place / party for party in PARTIES}
+        self.environments = {party: dict(os.environ) for party in PARTIES}
         for folder in self.folders.values():
             folder.mkdir()
 
     def type(self, party: str, command: str) -> str:
         folder = self.folders[party]
+        if command.startswith("export "):
+            pairs = shlex.split(filled(command, party, self.port))[1:]
+            for name, _, value in (pair.partition("=") for pair in pairs):
+                self.environments[party][name] = value
+            return ""
         done = subprocess.run(  # noqa: S603
             words_of(command, party, self.port, folder),
             cwd=folder,
+            env=self.environments[party],
             capture_output=True,
             text=True,
             check=False,
@@ -88,7 +103,7 @@ class Town:
 
     def log(self, party: str) -> str:
         """Return the end of what a started command of ``party`` said."""
-        return (self.folders[party] / "log.jsonl").read_text()[-2000:]
+        return (self.folders[party] / "log.jsonl").read_text()[-4000:]
 
     def carry(self, source: str, file: str, to: tuple[str, ...], name: str | None = None) -> None:
         for party in to:
@@ -108,51 +123,85 @@ def town(tmp_path: Path) -> Town:
     return town
 
 
-def prepare(town: Town, study: str) -> tuple[list[str], list[str], list[str]]:
-    """Do all steps up to the signed study, with ``study`` as its text; return the commands of the last three."""
-    steps = blocks()
-    assert [party for party, _ in steps] == [
-        "operator", "site", "statistician", "operator", "site", "statistician", "operator", "site", "operator",
-    ]  # fmt: skip
-    found, node, key, admit, pin, sign, start, join, show = (commands for _, commands in steps)
-    for command in found:
+class Steps:
+    """The commands of the tutorial, by step."""
+
+    def __init__(self) -> None:
+        held = blocks()
+        assert [party for party, _ in held] == [
+            "operator", "site", "statistician", "operator", "site", "operator", "site", "site",
+            "statistician", "site", "statistician", "statistician",
+        ]  # fmt: skip
+        (
+            self.found, self.node, self.key, self.admit, self.pin, (self.run_hub,), (self.run_node,),
+            self.doctor, self.submit, self.decide, self.look, self.fetch,
+        ) = (commands for _, commands in held)  # fmt: skip
+
+
+def prepare(town: Town, study: str) -> Steps:
+    """Do all steps until everybody has pinned the roster, and write the study for the statistician."""
+    steps = Steps()
+    for command in steps.found:
         town.type("operator", command)
     for site in SITES:
-        for command in node:
+        for command in steps.node:
             town.type(site, command)
         town.carry(site, "site/request.yaml", ("operator",), f"requests/{site}.yaml")
-    for command in key:
+    for command in steps.key:
         town.type("statistician", command)
     town.carry("statistician", "stat1.yaml", ("operator",))
-    for command in admit:
+    for command in steps.admit:
         town.type("operator", command)
     for file in ("consortium.yaml", "consortium.sig", "operator.pub"):
         town.carry("operator", f"consortium/{file}", (*SITES, "statistician"))
     for site in SITES:
-        for command in pin:
+        for command in steps.pin:
             assert "roster" in town.type(site, command)
     (town.folders["statistician"] / "asd-open.yaml").write_text(study)
-    for command in sign:
-        town.type("statistician", command)
-    town.carry("statistician", "study.json", ("operator", *SITES))
-    return start, join, show
+    return steps
+
+
+def until(ready: Callable[[], bool], what: str) -> None:
+    """Wait for something that daemons do by themselves."""
+    end = time.monotonic() + 90
+    while not ready():
+        assert time.monotonic() < end, what
+        time.sleep(0.5)
+
+
+def state_of(town: Town) -> str:
+    shown = json.loads(town.type("statistician", "cohortsum study status asd-open --json"))
+    return str(shown["state"])
 
 
 def test_the_tutorial_works_as_it_is_typed(town: Town) -> None:
-    (run_hub,), (approve, run_node), show = prepare(town, STUDY)
+    steps = prepare(town, STUDY)
     with ExitStack() as stack:
-        hub = stack.enter_context(town.started("operator", run_hub))
-        nodes: list[subprocess.Popen[bytes]] = []
+        hub = stack.enter_context(town.started("operator", steps.run_hub))
+        nodes = [stack.enter_context(town.started(site, steps.run_node)) for site in SITES]
+        until(lambda: "listening" in town.log("operator"), "the coordinator listens")
         for site in SITES:
-            assert "before anyone checks" in town.type(site, approve)
-            nodes.append(stack.enter_context(town.started(site, run_node)))
-        assert hub.wait(timeout=120) == 0, town.log("operator")
-        assert {node.wait(timeout=60) for node in nodes} == {0}
-    for command in show:
-        assert "thickness" in town.type("operator", command)
-    document = read_document(town.folders["operator"] / "consortium" / "results")
+            for command in steps.doctor:
+                assert "all is well" in town.type(site, command)
+        for command in steps.submit:
+            town.type("statistician", command)
+        for site in SITES:
+            until(lambda: "asd-open" in town.type(site, steps.decide[0]), f"{site} hears of the study")  # noqa: B023
+            shown = [town.type(site, command) for command in steps.decide]
+            assert "before anyone checks" in shown[-1]
+        for command in steps.look:
+            assert "asd-open version 1" in town.type("statistician", command)
+        until(lambda: state_of(town) == "released", "the study is released")
+        shown = [town.type("statistician", command) for command in steps.fetch]
+        assert "thickness" in shown[-1]
+        for process in (*nodes, hub):
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(timeout=30) for process in (*nodes, hub)] == [0] * 6, town.log("operator")
+    document = read_document(town.folders["statistician"] / "asd-open-results")
     assert document.sites.survivors == SITES
     assert document.roster.version == 3
+    kept = read_document(town.folders["operator"] / "consortium" / "results" / "asd-open" / "v1")
+    assert kept == document
 
 
 def test_a_revoked_site_is_taken_by_nobody(town: Town) -> None:
@@ -160,17 +209,23 @@ def test_a_revoked_site_is_taken_by_nobody(town: Town) -> None:
     text = STUDY.replace("min_sites: 5 ", "min_sites: 4 ")
     text = text.replace("max_colluding_sites: 1 ", "max_colluding_sites: 0 ")
     text += "deadlines: {gather: 15s, step: 10s, step_max: 10s}\n"
-    (run_hub,), (approve, run_node), _ = prepare(town, text)
-    town.type("operator", "cohortsum coordinator revoke consortium oak --reason 'laptop stolen'")
-    for file in ("deny.yaml", "deny.sig"):
-        town.carry("operator", f"consortium/{file}", SITES)
-    for site in SITES[:-1]:
-        town.type(site, "cohortsum node deny site deny.yaml deny.sig")
+    steps = prepare(town, text)
     with ExitStack() as stack:
-        hub = stack.enter_context(town.started("operator", run_hub))
+        stack.enter_context(town.started("operator", steps.run_hub))
         for site in SITES:
-            town.type(site, approve)
-            stack.enter_context(town.started(site, f"{run_node} --patience 5"))
-        assert hub.wait(timeout=120) == 0, town.log("operator")
-    document = read_document(town.folders["operator"] / "consortium" / "results")
+            stack.enter_context(town.started(site, steps.run_node))
+        until(lambda: "listening" in town.log("operator"), "the coordinator listens")
+        for command in steps.submit:
+            town.type("statistician", command)
+        for site in SITES:
+            until(lambda: "asd-open" in town.type(site, steps.decide[0]), f"{site} hears of the study")  # noqa: B023
+        town.type("operator", "cohortsum coordinator revoke consortium oak --reason 'laptop stolen'")
+        for file in ("deny.yaml", "deny.sig"):
+            town.carry("operator", f"consortium/{file}", SITES)
+        for site in SITES[:-1]:
+            town.type(site, "cohortsum node deny site deny.yaml deny.sig")
+        for site in SITES:
+            town.type(site, steps.decide[-1])
+        until(lambda: state_of(town) == "released", "the study is released")
+    document = read_document(town.folders["operator"] / "consortium" / "results" / "asd-open" / "v1")
     assert document.sites.took_part == SITES[:-1]

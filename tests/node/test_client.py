@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import CohortsumError, LineError, RoundFailedError
 from cohortsum.node import client
-from cohortsum.node.client import FIRST_PAUSE_S, LONGEST_PAUSE_S, Line, NodeClient, until_tick
+from cohortsum.node.client import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    Caller,
+    Connection,
+    Line,
+    NodeClient,
+    until_tick,
+)
 from cohortsum.node.session import StudySession
+from cohortsum.wire.v1 import service_pb2_grpc
 
 CLOCK_STEP_S = 1e-6
 """What a clock of 2**31 seconds resolves in float64, with room."""
@@ -83,6 +92,7 @@ class FakeChannel:
         return call
 
     stream_unary = unary_unary
+    unary_stream = unary_unary
 
 
 class Reached(Exception):  # noqa: N818  not an error: the call went through
@@ -108,13 +118,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 def run(code: grpc.StatusCode, times: int, patience_s: float) -> FakeChannel:
     channel = FakeChannel(code, times)
-    node = NodeClient(
-        cast("grpc.aio.Channel", channel),
-        cast("StudySession", None),  # the first call already fails
-        Line("hub.example:443", patience_s),
-        "amc",
-    )
-    asyncio.run(node.run())
+    stub = service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", channel))
+    connection = cast("Connection", SimpleNamespace(stub=lambda: stub))
+    caller = Caller(connection, Line("hub.example:443", patience_s), "amc")
+    node = NodeClient(caller, cast("StudySession", None), "amc")  # the first call already fails
+    asyncio.run(node.follow(bytes(32)))
     return channel
 
 

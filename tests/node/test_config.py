@@ -89,7 +89,6 @@ def test_every_unbuilt_part_of_a_policy_is_refused_by_name(tmp_path: Path) -> No
         "set_difference",
         "site_totals: protected",
         "pattern_difference",
-        "auto_approve",
         "budget",
         "waivers",
         "egress",
@@ -186,4 +185,5 @@ def test_node_settings_extend_table_settings() -> None:
         "coordinator",
         "identity_key",
         "epoch",
+        "notices",
     }

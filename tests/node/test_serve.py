@@ -32,7 +32,7 @@ def test_only_a_line_that_stays_down_is_worth_another_start(
     error: CohortsumError,
     code: int,
 ) -> None:
-    async def stopped(_folder: Path, _patience_s: float) -> None:
+    async def stopped(_folder: Path, _patience_s: float, _once: bool) -> None:
         raise error
 
     monkeypatch.setattr(serve, "_serve", stopped)

@@ -25,7 +25,15 @@ from cohortsum.protocol.masking import add_words, words_digest
 from cohortsum.protocol.messages import Abort, Kind, Packet
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from cohortsum.study.planning import plan_study
-from tests.edges.harness import HUB, STATISTICIAN, make_site, pinned_roster, signed_study, study_with
+from tests.edges.harness import (
+    HUB,
+    STATISTICIAN,
+    approving,
+    make_site,
+    pinned_roster,
+    signed_study,
+    study_with,
+)
 from tests.protocol.consortium import identity_key
 
 ROSTER = pinned_roster(4)
@@ -298,7 +306,7 @@ def test_a_restarted_site_leaves_the_open_round_and_never_enters_it_again(
 
 def test_a_study_that_has_expired_is_declined(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     study, signed = signed_study(study_with(expires="2020-01-01"))
-    site = replace(site_in(tmp_path, 0, pool), approved=frozenset({study.digest}))
+    site = replace(site_in(tmp_path, 0, pool), decision=approving(study.digest))
     with session_of(site) as session, capture_logs() as logs:
         answer = session.consider(signed)
     assert answer == Packet(decline(site.signer, plan_study(study, ROSTER).round))
@@ -310,14 +318,14 @@ def test_a_study_that_has_expired_is_declined(tmp_path: Path, pool: ThreadPoolEx
 def test_a_study_expires_at_the_end_of_its_last_day(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     today = datetime.now(UTC).date().isoformat()
     study, signed = signed_study(study_with(expires=today))
-    site = replace(site_in(tmp_path, 0, pool), approved=frozenset({study.digest}))
+    site = replace(site_in(tmp_path, 0, pool), decision=approving(study.digest))
     with session_of(site) as session:
         assert session.consider(signed).envelope.kind is Kind.APPROVAL
     site.ledger.close()
 
 
 DECLINES: dict[str, tuple[Change, str]] = {
-    "not approved": (lambda site: replace(site, approved=frozenset({b"x" * 32})), "not approved here"),
+    "not approved": (lambda site: replace(site, decision=approving(b"x" * 32)), "not approved here"),
     "another epoch": (lambda site: replace(site, epoch="2026-12"), "snapshot is 2026-12"),
     "fewer people than the floor": (
         lambda site: replace(
@@ -399,7 +407,7 @@ def test_a_study_that_no_statistician_signed_is_not_answered_at_all(
 
 def test_a_study_for_another_roster_version_is_not_answered(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     study, signed = signed_study(study_with(roster="2"))
-    site = replace(site_in(tmp_path, 0, pool), approved=frozenset({study.digest}))
+    site = replace(site_in(tmp_path, 0, pool), decision=approving(study.digest))
     with session_of(site) as session, pytest.raises(ConfigurationError, match="roster version 2"):
         session.consider(signed)
     site.ledger.close()

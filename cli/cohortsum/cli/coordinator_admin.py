@@ -1,6 +1,8 @@
 """`cohortsum coordinator`: the operator founds a consortium, admits and revokes, and shows the roster."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,6 +26,7 @@ from cohortsum.study.definition.consortium import (
     parse_key,
     write_request,
 )
+from cohortsum.study.enrolment import local_time
 
 app = typer.Typer(no_args_is_help=True, help="Found a consortium, admit and revoke, show the roster.")
 
@@ -42,8 +45,6 @@ def init(
     name: Annotated[str, typer.Option(help="The coordinator's name for people.")] = "Consortium service",
 ) -> None:
     """Found a consortium: operator key, coordinator key, roster version 1 without sites, coordinator.yaml."""
-    from cohortsum.coordinator.store import sqlite_url  # loads SQLAlchemy
-
     _check_address(listen)
     make_folder(folder)
     written = ["operator.key", "identity.key"]
@@ -53,8 +54,7 @@ def init(
         entry = IdentityEntry(
             id=identity, role="coordinator", name=name, organisation=organisation, key=format_key(key.public)
         )
-        store = sqlite_url((folder / "coordinator.db").resolve())
-        files = found(consortium, entry, listen, store, operator)
+        files = found(consortium, entry, listen, operator)
     except ConfigurationError:
         for file in written:
             (folder / file).unlink(missing_ok=True)
@@ -192,11 +192,40 @@ def _check_address(listen: str) -> None:
 
 
 @app.command("run")
-def run_coordinator(
-    folder: Folder,
-    study: Annotated[Path, typer.Option(help="The signed study, from `cohortsum study sign`.")],
-) -> None:
-    """Run one study: wait for the sites' answers, run the round, write the results; one JSON line per event."""
+def run_coordinator(folder: Folder) -> None:
+    """Serve the consortium until SIGTERM; one JSON line per event on standard output."""
     from cohortsum.coordinator.serve import run
 
-    raise typer.Exit(run(folder / "coordinator.yaml", study))
+    raise typer.Exit(run(folder / "coordinator.yaml"))
+
+
+@app.command("status")
+def show_status(
+    folder: Folder, as_json: Annotated[bool, typer.Option("--json", help="For monitoring.")] = False
+) -> None:
+    """Show the studies in the store and where they stand, also while the coordinator runs; exit code 1 if one needs a look."""
+    from cohortsum.coordinator.config import load_coordinator_config
+    from cohortsum.coordinator.overview import overview  # loads SQLAlchemy
+
+    lines = overview(load_coordinator_config(folder / "coordinator.yaml"), datetime.now(UTC))
+    if as_json:
+        typer.echo(json.dumps([asdict(line) for line in lines], indent=1, default=str))
+    else:
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in (
+            "study",
+            "version",
+            "state",
+            "enrolment",
+            "approved",
+            "heard of lately",
+            "attempts",
+            "note",
+        ):
+            table.add_column(heading, overflow="fold")
+        for line in lines:
+            enrolment = "" if line.closes is None else local_time(line.closes)
+            cells = (line.name, str(line.version), line.state, enrolment, ", ".join(line.approved))
+            table.add_row(*map(escape, (*cells, ", ".join(line.lately), str(line.attempts), line.note)))
+        output().print(table)
+    raise typer.Exit(1 if any(line.needs_a_look for line in lines) else 0)

@@ -1,7 +1,7 @@
 """The `cohortsum` command.
 
 Exit codes: 0 done, 1 a fault of cohortsum itself, 2 something given to it is wrong, 3 a round ended without a result, 130
-interrupted. Text for people goes to standard error, results and JSON to standard output. No traceback reaches a user
+interrupted. `study diff` exits with 1 where two versions differ, `doctor` and `status` with 1 for warnings. Text for people goes to standard error, results and JSON to standard output. No traceback reaches a user
 unless COHORTSUM_DEBUG is set.
 """
 
@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from cohortsum.cli import coordinator_admin, demo, keys, node_admin, results, study
+from cohortsum.cli import (
+    coordinator_admin,
+    demo,
+    keys,
+    node_admin,
+    node_studies,
+    node_watch,
+    notices,
+    results,
+    study,
+    study_files,
+    study_life,
+)
 from cohortsum.cli.consoles import messages
 from cohortsum.cli.simulate import command as simulate
 from cohortsum.crypto.errors import CohortsumError, RoundFailedError
@@ -26,11 +38,28 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
-app.command("results")(results.results)
 app.add_typer(study.app, name="study")
 app.add_typer(keys.app, name="key")
 app.add_typer(coordinator_admin.app, name="coordinator")
 app.add_typer(node_admin.app, name="node")
+app.add_typer(results.app, name="results")
+app.command("test-notice")(notices.test_notice)
+study.app.command("init")(study_files.init)
+study.app.command("diff")(study_files.diff)
+study.app.command("submit")(study_life.submit)
+study.app.command("amend")(study_life.amend)
+study.app.command("status")(study_life.status)
+study.app.command("list")(study_life.show_list)
+study.app.command("withdraw")(study_life.withdraw)
+results.app.command("get")(study_life.get)
+node_admin.app.command("studies")(node_studies.studies)
+node_admin.app.command("preview")(node_studies.show_preview)
+node_admin.app.command("approve")(node_studies.approve)
+node_admin.app.command("decline")(node_studies.decline)
+node_admin.app.command("revoke")(node_studies.revoke)
+node_admin.app.command("withdraw")(node_watch.withdraw)
+node_admin.app.command("status")(node_watch.status)
+node_admin.app.command("run")(node_watch.run_node)
 
 
 def _version(wanted: bool) -> None:

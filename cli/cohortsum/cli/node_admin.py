@@ -14,10 +14,8 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.keys import say, show_key
-from cohortsum.cli.study import print_plan
 from cohortsum.crypto.fingerprint import parse_words, phrase, qr_text
 from cohortsum.crypto.keyfile import parse_hex
-from cohortsum.node.approval import read_asked, set_approval
 from cohortsum.node.config import load_node_config
 from cohortsum.node.describe import describe, to_csv, to_markdown
 from cohortsum.node.doctor import Visit, examine
@@ -26,7 +24,7 @@ from cohortsum.node.findings import Finding, Severity, exit_code
 from cohortsum.node.pinning import apply_deny_list, own_identity, pin
 from cohortsum.node.setup import NewSite, Profile, make_node
 from cohortsum.node.snapshot import take_snapshot
-from cohortsum.study.definition import FrozenStudy, freeze, load_study, parse_canonical, refuse_unbuilt
+from cohortsum.study.definition import FrozenStudy, freeze, load_study, parse_canonical
 from cohortsum.study.definition.consortium import KEY_PREFIX
 from cohortsum.study.definition.signing import signed_study_from_json
 
@@ -131,7 +129,7 @@ def doctor(
     if as_json:
         typer.echo(json.dumps({"code": code, "checks": [asdict(finding) for finding in findings]}, indent=1))
     else:
-        output().print(_table(findings))
+        output().print(findings_table(findings))
         if code:
             say("next: follow the cures from the top, then run doctor again")
         else:
@@ -169,12 +167,13 @@ def snapshot(
     for name, rows in made.rows.items():
         console.print(f"rows    {rows} in table {name} (stays here)", markup=False)
     say(
-        "next: tell the statistician the label, never the counts; restart the node if it runs. Do not change the tables: "
+        "next: tell the statistician the label, never the counts. Do not change the tables: "
         "new data\nneed a new label"
     )
 
 
-def _table(findings: tuple[Finding, ...]) -> Table:
+def findings_table(findings: tuple[Finding, ...]) -> Table:
+    """Return what was found as a table for a terminal."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("check", no_wrap=True)
     table.add_column("status", no_wrap=True)
@@ -200,45 +199,3 @@ def _read_study(path: Path) -> FrozenStudy:
     if path.suffix == ".json":
         return parse_canonical(signed_study_from_json(data).canonical)
     return freeze(load_study(data, path.name))
-
-
-@app.command()
-def approve(
-    folder: Folder,
-    file: Annotated[Path, typer.Argument(help="The signed study.", metavar="STUDY.json")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")] = False,
-) -> None:
-    """Show what a signed study will do with this site's data, and say yes to it."""
-    asked = read_asked(folder, signed_study_from_json(read(file)))
-    refuse_unbuilt(asked.plan.study)
-    print_plan(asked.plan, output())
-    fingerprint = asked.plan.study.fingerprint
-    say(f"\nsigned by statistician '{asked.statistician}'. Ask them to read the fingerprint: {fingerprint}")
-    if not yes and not typer.confirm("Approve it, under these rules and no others?", err=True):
-        say("not approved; nothing was written")
-        raise typer.Exit(1)
-    set_approval(folder, asked.plan.study.digest, wanted=True)
-    say(f"approved: {asked.plan.study.study}\nnext: cohortsum node run {folder}")
-
-
-@app.command()
-def decline(
-    folder: Folder, file: Annotated[Path, typer.Argument(help="The signed study.", metavar="STUDY.json")]
-) -> None:
-    """Take an approval back, or make sure there is none. What has been sent cannot be taken back."""
-    asked = read_asked(folder, signed_study_from_json(read(file)))
-    set_approval(folder, asked.plan.study.digest, wanted=False)
-    say(f"not approved: {asked.plan.study.study}; the coordinator will hear `not taking part` and no reason")
-
-
-@app.command("run")
-def run_node(
-    folder: Folder,
-    patience: Annotated[
-        float, typer.Option(help="Seconds without the coordinator before giving up.")
-    ] = 3600.0,
-) -> None:
-    """Take part in the coordinator's study: one JSON line per event on standard output, which stays here."""
-    from cohortsum.node.serve import run
-
-    raise typer.Exit(run(folder, patience))

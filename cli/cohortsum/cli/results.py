@@ -1,4 +1,4 @@
-"""`cohortsum results`: the tables of a release on a terminal."""
+"""`cohortsum results show`: the tables of a release on a terminal."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,10 +16,13 @@ from cohortsum.report.effects import effect_terms, read_effects
 from cohortsum.report.text import TextTable, text_table, top_effects
 from cohortsum.study.results import Table
 
+app = typer.Typer(no_args_is_help=True, help="Look at released results, or fetch them from the coordinator.")
+
 NOTHING = "no noise"
 """What a column of noise errors holds everywhere in a version without noise; the terminal leaves it out."""
 
 
+@app.command("show")
 def results(
     folder: Annotated[Path, typer.Argument(help="The folder that a run wrote.")],
     analysis: Annotated[str | None, typer.Argument(help="Show this analysis only.")] = None,

@@ -42,7 +42,8 @@ operator_key: {operator}
 identity: {identity}
 identity_key: identity.key
 listen: {listen}
-store: {store}
+# metrics: 127.0.0.1:9464         # Prometheus, plain HTTP: keep it inside
+store: sqlite:///coordinator.db   # beside this file
 spool: spool                      # uploads of open rounds
 results: results                  # released results
 """
@@ -75,15 +76,12 @@ class Consortium:
         return self.files[self.version]
 
 
-def found(
-    consortium: str, coordinator: IdentityEntry, listen: str, store: str, operator: IdentityKey
-) -> Files:
+def found(consortium: str, coordinator: IdentityEntry, listen: str, operator: IdentityKey) -> Files:
     """Return the files of a new consortium without sites: roster version 1 and coordinator.yaml."""
     settings = SETTINGS.format(
         operator=operator.public.hex(),
         identity=quoted(coordinator.id),
         listen=quoted(listen),
-        store=quoted(store),
     )
     return {
         "operator.pub": operator.public.hex().encode() + b"\n",

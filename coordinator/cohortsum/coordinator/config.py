@@ -10,6 +10,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
+from cohortsum.report.notices import NoticeSettings
+
+SQLITE = "sqlite:///"
 
 
 class CoordinatorConfig(BaseModel):
@@ -21,14 +24,16 @@ class CoordinatorConfig(BaseModel):
         operator_key: the operator's Ed25519 public key, hex.
         identity: the coordinator's id in the roster.
         identity_key: file with the coordinator's private identity key, hex.
-        study: the signed study, JSON as `cohortsum study sign` writes it; may be named when the coordinator starts.
         listen: host and port; port 0 picks a free one.
-        store: SQLAlchemy URL.
+        store: SQLAlchemy URL; a relative SQLite file (``sqlite:///coordinator.db``) lies beside the settings.
         spool: folder for uploads of open rounds.
-        results: folder that released results are written to.
-        gather_s: seconds to wait for the sites' answers to the study; the study's own by default.
+        results: folder that releases are written to, as ``STUDY/vVERSION``.
+        enrol_s: seconds that enrolment lasts at most, or until everybody has answered; the studies' own windows by default.
+        gather_s: seconds to wait for approving sites to be present; the studies' own by default.
         step_max_s: seconds that a step with named survivors waits at most; the study's own by default.
-        grace_s: seconds to keep answering after the study has ended, so that every node hears of it.
+        grace_s: seconds to keep answering after the one study of `--study` has ended, so that every node hears of it.
+        metrics: host and port where Prometheus reads metrics over plain HTTP; None serves none.
+        notices: how the operator is told that something waits or went wrong; None tells nobody.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -38,14 +43,16 @@ class CoordinatorConfig(BaseModel):
     operator_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     identity: str
     identity_key: Path
-    study: Path | None = None
     listen: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")]
     store: str
     spool: Path
     results: Path
+    enrol_s: Annotated[float, Field(gt=0)] | None = None
     gather_s: Annotated[float, Field(gt=0)] | None = None
     step_max_s: Annotated[float, Field(gt=0)] | None = None
     grace_s: Annotated[float, Field(ge=0)] = 5.0
+    metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
+    notices: NoticeSettings | None = None
 
 
 def read_file(path: Path) -> bytes:
@@ -60,7 +67,7 @@ def load_coordinator_config(path: Path) -> CoordinatorConfig:
     """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
     try:
         held = yaml.safe_load(read_file(path).decode())
-        config = CoordinatorConfig.model_validate(held)
+        config = CoordinatorConfig.model_validate(held, context={"folder": path.parent})
     except (yaml.YAMLError, UnicodeDecodeError):
         raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
     except ValidationError as error:
@@ -69,6 +76,13 @@ def load_coordinator_config(path: Path) -> CoordinatorConfig:
         )
         raise ConfigurationError(f"{path.name}: " + "; ".join(faults)) from None
     folder = path.parent
-    names = ("roster", "roster_signature", "identity_key", "study", "spool", "results")
+    names = ("roster", "roster_signature", "identity_key", "spool", "results")
     given = {name: getattr(config, name) for name in names}
-    return config.model_copy(update={name: folder / path for name, path in given.items() if path is not None})
+    paths = {name: folder / path for name, path in given.items() if path is not None}
+    return config.model_copy(update={**paths, "store": _anchored(config.store, folder)})
+
+
+def _anchored(url: str, folder: Path) -> str:
+    """Return a SQLAlchemy URL with a relative SQLite file put into ``folder``."""
+    file = url.removeprefix(SQLITE)
+    return url if file in (url, ":memory:") or Path(file).is_absolute() else f"{SQLITE}{folder / file}"

@@ -6,6 +6,7 @@ from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
     CryptoError,
+    RefusedError,
     RemoteProtocolError,
     StoreError,
 )
@@ -13,15 +14,21 @@ from cohortsum.crypto.errors import (
 PUBLIC: tuple[tuple[type[CohortsumError], grpc.StatusCode, str], ...] = (
     (AuthenticationError, grpc.StatusCode.PERMISSION_DENIED, "not an identity of the roster"),
     (RemoteProtocolError, grpc.StatusCode.FAILED_PRECONDITION, "refused"),
+    (RefusedError, grpc.StatusCode.FAILED_PRECONDITION, "refused"),
     (CryptoError, grpc.StatusCode.INVALID_ARGUMENT, "refused"),
     (StoreError, grpc.StatusCode.UNAVAILABLE, "try again later"),
     (CohortsumError, grpc.StatusCode.INTERNAL, "the coordinator failed; its operator has the details"),
 )
+
+SAID = frozenset({"A1", "S1"})
+"""Checks whose sentence is about the study alone, and helps whoever reads it."""
 
 
 def public_fault(error: CohortsumError) -> tuple[grpc.StatusCode, str]:
     """Return status and sentence for an error; the check of a protocol error is public, its details are not."""
     status, sentence = next((status, text) for kind, status, text in PUBLIC if isinstance(error, kind))
     if isinstance(error, RemoteProtocolError):
-        sentence = f"{sentence} ({error.check})"
+        sentence = error.message if error.check in SAID else f"{sentence} ({error.check})"
+    if isinstance(error, RefusedError):
+        sentence = error.message
     return status, sentence

@@ -28,6 +28,7 @@ from cohortsum.report.document import (
 from cohortsum.report.effects import effect_terms, read_effects
 from cohortsum.report.enigma import to_enigma_csv
 from cohortsum.report.tables import to_csv
+from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
 
@@ -73,6 +74,11 @@ def result_document(plan: StudyPlan, roster: Roster, key: RoundKey, opened: Open
         ),
         tables=tuple(TableBlock.of(table) for table in tables),
     )
+
+
+def release_folder(results: Path, study: FrozenStudy) -> Path:
+    """Return the folder below ``results`` that a study's release goes to."""
+    return results / study.study / f"v{study.version}"
 
 
 def write_release(folder: Path, document: ResultDocument) -> None:

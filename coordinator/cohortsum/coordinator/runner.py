@@ -1,30 +1,42 @@
 """One study from its first answer to its result: the edge around the coordinator's state machine.
 
-The runner gathers the sites' signed answers, runs attempts, keeps a mailbox per site, spools uploads, minds deadlines and
-writes every effective message to the store. Everything runs in one event loop; only the addition of uploads and the
-removal of masks go to worker threads.
+The runner enrols the sites' signed answers, waits until those who approved are present, runs attempts, keeps a mailbox per
+site, spools uploads, minds deadlines and writes every effective message to the store. Everything runs in one event loop;
+only the addition of uploads and the removal of masks go to worker threads.
 """
 
 import asyncio
-import contextlib
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
 from sqlalchemy import select
 
+from cohortsum.coordinator.clock import Clock, SystemClock, before
+from cohortsum.coordinator.mailbox import Mailbox
+from cohortsum.coordinator.presence import Presence
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.spool import Spool, Upload
-from cohortsum.coordinator.store import AnswerRow, MessageRow, ResultRow, RoundRow, Store, StudyRow, now
+from cohortsum.coordinator.store import (
+    AnswerRow,
+    MessageRow,
+    ResultRow,
+    RoundRow,
+    Store,
+    StudyRow,
+    as_utc,
+    now,
+)
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
-from cohortsum.protocol.approvals import read_answer
+from cohortsum.protocol.approvals import approval_context, read_answer
 from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
@@ -43,6 +55,7 @@ from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.enrolment import closes_at, closes_early, too_late
 from cohortsum.study.planning import StudyPlan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -56,32 +69,23 @@ class Outcome:
     reason: str
 
 
-ENDING = frozenset({Kind.SURVIVORS, Kind.QUORUM, Kind.CLOSING, Kind.ABORT})
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a study waits for people, where its own deadlines are not to count.
+
+    Attributes:
+        enrol_s: the enrolment window, from submission; None takes the study's.
+        gather_s: for approving sites to be present; None takes the study's.
+        step_max_s: a step with named survivors, at most; None takes the study's.
+    """
+
+    enrol_s: float | None = None
+    gather_s: float | None = None
+    step_max_s: float | None = None
 
 
-@dataclass
-class Mailbox:
-    """Packets for one site, in ascending numbers that a restarted coordinator does not give again."""
-
-    packets: dict[int, Packet] = field(default_factory=dict[int, Packet])
-    last: int = field(default_factory=lambda: int(now().timestamp() * 1000))
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def put(self, packet: Packet) -> None:
-        """Add a packet."""
-        self.last += 1
-        self.packets[self.last] = packet
-        self.arrived.set()
-
-    def after(self, number: int) -> int:
-        """Return the number of the first packet beyond ``number``, or 0."""
-        return min((held for held in self.packets if held > number), default=0)
-
-    def keep_ending(self) -> None:
-        """Forget all but how a round ended: what a slow survivor needs to record it, and no opened seed."""
-        self.packets = {
-            held: packet for held, packet in self.packets.items() if packet.envelope.kind in ENDING
-        }
+AS_WRITTEN = Pace()
+"""Every wait as the study has it."""
 
 
 class StudyRunner:
@@ -96,8 +100,8 @@ class StudyRunner:
         folder: where uploads are spooled.
         results: where a release is written.
         pool: threads for additions and masks.
-        gather_s: how long to wait for answers to the study.
-        step_max_s: how long a step with named survivors waits at most.
+        pace: waits that differ from the study's.
+        clock: for enrolment and gathering.
     """
 
     def __init__(
@@ -110,57 +114,84 @@ class StudyRunner:
         folder: Path,
         results: Path,
         pool: Executor,
-        gather_s: float,
-        step_max_s: float,
+        pace: Pace = AS_WRITTEN,
+        clock: Clock | None = None,
     ) -> None:
         self.plan = plan
         self.signed = signed
         self.over = False
+        self.state = "enrolling"
+        self.closes = datetime.max
         self._roster, self._signer, self._store = roster, signer, store
-        self._folder, self._results, self._pool, self._gather_s = folder, results, pool, gather_s
-        self._step_max_s = step_max_s
+        self._folder, self._results, self._pool = folder, results, pool
+        self._pace, self._clock = pace, clock or SystemClock()
         self._names = {index: str(site) for site, index in roster.sites.items()}
         self._boxes = {index: Mailbox() for index in self._names}
+        self.presence = Presence()
         self._changed = asyncio.Condition()
         self._answers: dict[int, Envelope | None] = {}
+        self._closed: datetime | None = None
+        self._stopped: tuple[str, str] | None = None
         self._machine: CoordinatorRound | None = None
         self._spool: Spool | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._pending: deque[CoordinatorEffect] = deque()
-        self._log = log.bind(study=plan.study.study)
+        self._log = log.bind(study=plan.study.study, version=plan.study.version)
+
+    @property
+    def answers(self) -> Mapping[int, bool]:
+        """Whether each site that has answered takes part, by roster index."""
+        return {index: held is not None for index, held in self._answers.items()}
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The sites that count now, by roster index."""
+        return self._names
+
+    def owns(self, context: bytes) -> bool:
+        """Whether a message with this context belongs to this study."""
+        machine = self._machine
+        standing = approval_context(self.plan.round.study_digest, self.plan.round.roster_digest)
+        return context == standing or (machine is not None and context == machine.fixed.context)
 
     async def run(self) -> Outcome:
-        """Gather answers, run attempts until one opens or none may follow, publish, and end the study."""
+        """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study."""
         study = self.plan.study
-        with self._store.transaction() as session:
-            session.merge(
-                StudyRow(
-                    digest=study.digest.hex(),
-                    name=study.study,
-                    version=study.version,
-                    canonical=self.signed.canonical,
-                    statistician=self.signed.statistician,
-                    signature=self.signed.signature,
-                    state="gathering",
-                )
-            )
-            held = session.scalars(
-                select(AnswerRow.packet).where(AnswerRow.study == study.digest.hex())
-            ).all()
-        for packet in map(packet_from_bytes, held):  # from before a restart
-            index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
-            self._answers[index] = packet.envelope if approval is not None else None
-        outcome = await self._released() or await self._gather_and_attempt()
-        with self._store.transaction() as session:
-            row = session.get_one(StudyRow, study.digest.hex())
-            row.state = "released" if outcome.document is not None else "ended"
+        submitted = self.remember()
+        until = closes_at(study, submitted)
+        if self._pace.enrol_s is not None:
+            until = submitted + timedelta(seconds=self._pace.enrol_s)
+        self.closes = until
+        outcome = await self._released() or await self._enrol_and_attempt(until)
+        state = "released" if outcome.document is not None else "ended"
+        if self._stopped is not None and outcome.document is None:
+            state, reason = self._stopped
+            outcome = Outcome(None, reason)
+        self._enter(state, outcome.reason)
         self.over = True
         for box in self._boxes.values():
             box.arrived.set()
         await self._notify()
         self._log.info("study.ended", released=outcome.document is not None, reason=outcome.reason)
         return outcome
+
+    async def stop(self, state: str, reason: str) -> None:
+        """End the study without a result, unless its sum is open already; an open round is aborted."""
+        if self.over:
+            return
+        self._stopped = (state, reason)
+        machine = self._machine
+        if machine is not None and machine.step is not None:
+            await self._apply(machine.abort(reason))
+        await self._notify()
+
+    async def exclude(self, roster: Roster) -> None:
+        """Go on without the sites that ``roster`` no longer has; a round that is open loses them as dropouts."""
+        self._roster = roster
+        self._names = {index: str(site) for site, index in roster.sites.items()}
+        self._answers = {index: held for index, held in self._answers.items() if index in self._names}
+        await self._notify()
 
     async def submit(self, packet: Packet) -> None:
         """Take a site's packet; the sender was checked against its TLS identity. Raises RemoteProtocolError."""
@@ -197,38 +228,29 @@ class StudyRunner:
 
     async def next_packet(self, site: int, after: int, wait_s: float) -> tuple[int, Packet | None]:
         """Return number and packet that follow ``after`` for a site, or (0, None) if none comes in time."""
-        box = self._boxes[site]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while not box.after(after) and not self.over:
-                    box.arrived.clear()
-                    await box.arrived.wait()
-        number = box.after(after)
-        return number, box.packets.get(number)
+        with self.presence.polling(site):
+            await self._notify()  # somebody may be waiting for this site to be present
+            return await self._boxes[site].next(after, wait_s, lambda: self.over)
 
     async def _answer(self, packet: Packet) -> None:
         index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
-        if index in self._answers:
+        self.presence.seen(index)
+        held = packet.envelope if approval is not None else None
+        if index in self._answers and self._answers[index] == held:
             return
-        if self._machine is not None or self.over:
-            raise RemoteProtocolError("A1", "the answer comes too late: the round has begun")
+        if self._closed is not None or self.over:
+            if held is None:
+                return  # it stays out of the round by itself
+            raise RemoteProtocolError("A1", too_late(self.plan.study, self._closed or self._clock.now()))
         if approval is not None and approval.profile != "open_data":
             raise RemoteProtocolError("A2", "profiles other than open_data are not in this version")
-        with self._store.transaction() as session:
-            row = AnswerRow(
-                study=self.plan.study.digest.hex(),
-                site=self._names[index],
-                packet=packet_to_bytes(packet),
-                received=now(),
-            )
-            session.add(row)
-        self._answers[index] = packet.envelope if approval is not None else None
+        self._record_answer(self._names[index], packet)
+        self._answers[index] = held
         self._log.info("study.answer", site=self._names[index], taking_part=approval is not None)
         await self._notify()
 
-    async def _gather_and_attempt(self) -> Outcome:
-        self._log.info("study.gathering", fingerprint=self.plan.study.fingerprint, sites=len(self._names))
-        await self._wait(lambda: len(self._answers) == len(self._names), self._gather_s)
+    async def _enrol_and_attempt(self, until: datetime) -> Outcome:
+        await self._enrol(until)
         approvals = {index: held for index, held in sorted(self._answers.items()) if held is not None}
         least = self.plan.round.protection.min_sites
         if len(approvals) < least:
@@ -237,12 +259,95 @@ class StudyRunner:
         outcome = Outcome(None, "no attempt was made")
         for attempt in range(made + 1, made + self.plan.round.protection.max_attempts + 1):
             members = {index: held for index, held in approvals.items() if not bound or index in bound}
+            absent = await self._gather(tuple(members))
+            if bound and absent:
+                return Outcome(None, f"a retry needs every survivor, and absent is {self._listed(absent)}")
+            if len(members) - len(absent) < least:
+                return Outcome(None, f"{len(members) - len(absent)} sites are present, {least} are required")
+            if self._stopped is not None:
+                return outcome
             key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, attempt)
             outcome, survivors = await self._attempt(key, members, bound)
             if outcome.document is not None or not survivors:
                 return outcome
             bound = survivors
         return outcome
+
+    async def _enrol(self, until: datetime) -> None:
+        """Wait for the end of the enrolment window, and write down that it has come: it never opens again."""
+        if self._closed is not None:
+            return
+        early = closes_early(self.plan.study) or self._pace.enrol_s is not None
+        self._enter("enrolling")
+        self._log.info(
+            "study.enrolling",
+            fingerprint=self.plan.study.fingerprint,
+            sites=len(self._names),
+            closes=until.isoformat(),
+        )
+
+        def everybody() -> bool:
+            return self._stopped is not None or (early and self._answers.keys() >= self._names.keys())
+
+        await before(self._clock, until, self._changed, everybody)
+        self._closed = self._clock.now()
+        with self._store.transaction() as session:
+            session.get_one(StudyRow, self.plan.study.digest.hex()).closed = self._closed
+
+    async def _gather(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Wait until these sites are present, for at most the gathering time; return who is not."""
+        seconds = self._pace.gather_s or self.plan.study.deadlines_s.gather
+
+        def absent() -> tuple[int, ...]:
+            return tuple(index for index in members if not self.presence.is_present(index))
+
+        if absent():
+            self._enter("gathering")
+            self._log.info("study.gathering", absent=self._listed(absent()))
+            until = self._clock.now() + timedelta(seconds=seconds)
+            await before(self._clock, until, self._changed, lambda: self._stopped is not None or not absent())
+        return absent()
+
+    def _enter(self, state: str, reason: str = "") -> None:
+        self.state = state
+        with self._store.transaction() as session:
+            row = session.get_one(StudyRow, self.plan.study.digest.hex())
+            row.state, row.reason = state, reason
+
+    def remember(self) -> datetime:
+        """Write the study down, or take up what was known of it before a restart; return when it was submitted."""
+        study = self.plan.study
+        with self._store.transaction() as session:
+            row = session.get(StudyRow, study.digest.hex())
+            if row is None:
+                row = StudyRow(
+                    digest=study.digest.hex(),
+                    name=study.study,
+                    version=study.version,
+                    canonical=self.signed.canonical,
+                    statistician=self.signed.statistician,
+                    signature=self.signed.signature,
+                    state="enrolling",
+                    submitted=self._clock.now(),
+                )
+                session.add(row)
+            self._closed = None if row.closed is None else as_utc(row.closed)
+            held = session.scalars(select(AnswerRow.packet).where(AnswerRow.study == row.digest)).all()
+            submitted = as_utc(row.submitted)
+        for packet in map(packet_from_bytes, held):
+            if packet.envelope.sender in self._roster.identities:  # not denied since
+                index, approval = read_answer(packet.envelope, self.plan.round, self._roster)
+                self._answers[index] = packet.envelope if approval is not None else None
+        return submitted
+
+    def _record_answer(self, site: str, packet: Packet) -> None:
+        digest = self.plan.study.digest.hex()
+        with self._store.transaction() as session:
+            row = session.scalar(select(AnswerRow).where(AnswerRow.study == digest, AnswerRow.site == site))
+            if row is None:
+                row = AnswerRow(study=digest, site=site)
+                session.add(row)
+            row.packet, row.received = packet_to_bytes(packet), now()
 
     async def _released(self) -> Outcome | None:
         """Return the outcome of a study that was released before a restart, its files written if they were not yet."""
@@ -278,6 +383,7 @@ class StudyRunner:
         self, key: RoundKey, approvals: Mapping[int, Envelope], bound: tuple[int, ...]
     ) -> tuple[Outcome, tuple[int, ...]]:
         """Run one attempt; return its outcome, and the survivors that a retry is bound to (empty: no retry)."""
+        self._enter("running")
         setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound)
         machine = CoordinatorRound(setup, key)
         context = machine.fixed.context.hex()
@@ -297,7 +403,8 @@ class StudyRunner:
             )
         self._log.info("round.open", attempt=key.attempt, sites=len(approvals), numbers=machine.length)
         await self._apply(machine.open())
-        await self._wait(lambda: isinstance(machine.state, Opened | Aborted), None)
+        async with self._changed:
+            await self._changed.wait_for(lambda: isinstance(machine.state, Opened | Aborted))
         self._clear_deadline()
         self._spool.wipe()
         self._spool = None
@@ -417,11 +524,12 @@ class StudyRunner:
 
     def _set_deadline(self, step: str) -> None:
         self._clear_deadline()
-        step_s = self.plan.study.deadlines_s.step
+        deadlines = self.plan.study.deadlines_s
+        step_s, longest_s = deadlines.step, self._pace.step_max_s or deadlines.step_max
         loop = asyncio.get_running_loop()
         self._deadlines = [
             loop.call_later(step_s, self._expire, step, False),
-            loop.call_later(max(step_s, self._step_max_s), self._expire, step, True),
+            loop.call_later(max(step_s, longest_s), self._expire, step, True),
         ]
 
     def _expire(self, step: str, final: bool) -> None:
@@ -434,13 +542,6 @@ class StudyRunner:
         for deadline in self._deadlines:
             deadline.cancel()
         self._deadlines = []
-
-    async def _wait(self, ready: Callable[[], bool], timeout_s: float | None) -> None:
-        try:
-            async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(ready)
-        except TimeoutError:
-            return
 
     async def _notify(self) -> None:
         async with self._changed:

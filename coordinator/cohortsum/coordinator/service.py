@@ -1,19 +1,25 @@
 """The gRPC edge: who is calling, what is too large, and bytes to packets. Everything else is the runner's."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import structlog
+from grpc_health.v1 import health, health_pb2_grpc
 
 from cohortsum.coordinator.faults import public_fault
+from cohortsum.coordinator.hub import Hub
+from cohortsum.coordinator.metrics import Tally
+from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
+from cohortsum.coordinator.status import StudyStatus
 from cohortsum.crypto.certificates import certified_name, certify, check_certified, trust_anchor
 from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError, StoreError
+from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
     MESSAGE_OPTIONS,
@@ -21,12 +27,15 @@ from cohortsum.protocol.codec import (
     envelope_to_wire,
     packet_from_wire,
 )
-from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.roster import Role, Roster, SiteId
+from cohortsum.protocol.roster import Identity, Role
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.definition.withdrawal import Withdrawal
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
 MAX_WAIT_S = 30.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
+CALLERS = frozenset({Role.SITE, Role.STATISTICIAN, Role.CHECKER, Role.AUDITOR})
+"""Roles that may call at all; single calls ask for one of them."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -35,11 +44,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @asynccontextmanager
-async def guarded(call: str, context: Context) -> AsyncGenerator[None]:
-    """Turn our errors into a status and a public sentence, and log what happened."""
+async def guarded(call: str, context: Context, tally: Tally) -> AsyncGenerator[None]:
+    """Turn our errors into a status and a public sentence, and log and count what happened."""
     try:
         yield
     except CohortsumError as error:
+        tally.refused[call, type(error).__name__] += 1
         log.warning("call.refused", call=call, error=type(error).__name__, sentence=error.message)
         await context.abort(*public_fault(error))
     except OSError as error:  # the spool's disk
@@ -48,39 +58,55 @@ async def guarded(call: str, context: Context) -> AsyncGenerator[None]:
 
 
 class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
-    """Serves the sites of one roster.
+    """Serves the identities of one consortium.
 
     Args:
-        roster: who may call.
-        runner: the study that is running.
+        hub: the studies.
+        tally: counts what is refused; None counts for nobody.
     """
 
-    def __init__(self, roster: Roster, runner: StudyRunner) -> None:
-        self._roster, self._runner = roster, runner
-        self._callers: dict[bytes, int] = {}
+    def __init__(self, hub: Hub, tally: Tally | None = None) -> None:
+        self._hub, self._tally = hub, tally or Tally()
+
+    async def ListStudies(
+        self, request: service_pb2.ListStudiesRequest, context: Context
+    ) -> service_pb2.ListStudiesReply:
+        """Return the studies, waiting for a change for a while."""
+        async with guarded("ListStudies", context, self._tally):
+            self._caller(context)
+            _check_version(request.wire_version)
+            serial = await self._hub.changes(request.after, min(request.wait_ms / 1000, MAX_WAIT_S))
+            studies = [
+                service_pb2.StudyEntry(
+                    digest=entry.digest, name=entry.name, version=entry.version, state=entry.state
+                )
+                for entry in self._hub.entries()
+            ]
+            return service_pb2.ListStudiesReply(serial=serial, studies=studies)
+        raise AssertionError("a refused call was aborted")
 
     async def GetStudy(
         self, request: service_pb2.GetStudyRequest, context: Context
     ) -> service_pb2.SignedStudy:
-        """Return the study as its statistician signed it."""
-        async with guarded("GetStudy", context):
+        """Return a study as its statistician signed it."""
+        async with guarded("GetStudy", context, self._tally):
             self._caller(context)
-            if request.wire_version != WIRE_VERSION:
-                sentence = f"wire version {request.wire_version}; this coordinator speaks {WIRE_VERSION}"
-                raise RemoteProtocolError("W1", sentence)
-        signed = self._runner.signed
-        return service_pb2.SignedStudy(
-            canonical=signed.canonical, statistician=signed.statistician, signature=signed.signature
-        )
+            _check_version(request.wire_version)
+            signed = self._hub.signed(request.digest)
+            return service_pb2.SignedStudy(
+                canonical=signed.canonical, statistician=signed.statistician, signature=signed.signature
+            )
+        raise AssertionError("a refused call was aborted")
 
     async def Next(self, request: service_pb2.NextRequest, context: Context) -> service_pb2.NextReply:
         """Return the caller's next packet, waiting for it for a while."""
-        async with guarded("Next", context):
-            site = self._caller(context)
+        async with guarded("Next", context, self._tally):
+            runner = self._hub.running(request.study)
+            site = self._hub.place_of(self._caller(context, Role.SITE), runner)
             wait_s = min(request.wait_ms / 1000, MAX_WAIT_S)
-            number, packet = await self._runner.next_packet(site, request.after, wait_s)
+            number, packet = await runner.next_packet(site, request.after, wait_s)
             if packet is None:
-                return service_pb2.NextReply(over=self._runner.over)
+                return service_pb2.NextReply(over=runner.over)
             held = round_pb2.Packet(
                 envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments
             )
@@ -89,79 +115,189 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
 
     async def Submit(self, request: round_pb2.Packet, context: Context) -> service_pb2.SubmitReply:
         """Take one packet of the caller."""
-        async with guarded("Submit", context):
-            site = self._caller(context)
+        async with guarded("Submit", context, self._tally):
+            caller = self._caller(context, Role.SITE)
             packet = packet_from_wire(request)
-            if self._roster.sites.get(SiteId(packet.envelope.sender)) != site:
+            if packet.envelope.sender != caller.id:
                 raise RemoteProtocolError("R0.9", "a packet of another sender than the one who is connected")
-            await self._runner.submit(packet)
+            runner = self._hub.owner(packet.envelope.context)
+            self._hub.place_of(caller, runner)
+            await runner.submit(packet)
         return service_pb2.SubmitReply()
 
     async def Upload(
         self, request_iterator: AsyncIterator[service_pb2.UploadChunk], context: Context
     ) -> service_pb2.SubmitReply:
         """Take the caller's masked data words, chunk by chunk."""
-        async with guarded("Upload", context):
-            site = self._caller(context)
+        async with guarded("Upload", context, self._tally):
+            caller = self._caller(context, Role.SITE)
             upload: Upload | None = None
+            runner: StudyRunner | None = None
             round_context = b""
+            site = 0
             try:
                 async for chunk in request_iterator:
                     if len(chunk.words) > MAX_CHUNK_BYTES:
                         raise RemoteProtocolError("U1", f"a chunk of more than {MAX_CHUNK_BYTES} bytes")
                     if upload is None:
                         round_context = chunk.context
-                        upload = self._runner.begin_upload(site, round_context)
+                        runner = self._hub.owner(round_context)
+                        site = self._hub.place_of(caller, runner)
+                        upload = runner.begin_upload(site, round_context)
                     await asyncio.to_thread(upload.add, chunk.words, chunk.running_digest)
-                if upload is None:
+                if upload is None or runner is None:
                     raise RemoteProtocolError("U1", "an upload without a chunk")
-                await self._runner.end_upload(site, round_context, upload)
+                await runner.end_upload(site, round_context, upload)
             finally:
                 if upload is not None:
                     upload.drop()
         return service_pb2.SubmitReply()
 
-    def _caller(self, context: Context) -> int:
-        """Return the roster index of the site whose identity key certified the caller's TLS key."""
+    async def SubmitStudy(
+        self, request: service_pb2.SignedStudy, context: Context
+    ) -> service_pb2.SubmitReply:
+        """Take in a statistician's study."""
+        async with guarded("SubmitStudy", context, self._tally):
+            caller = self._caller(context, Role.STATISTICIAN)
+            if request.statistician != caller.id:
+                raise AuthenticationError("a study is submitted by the statistician who signed it")
+            await self._hub.submit(SignedStudy(request.canonical, request.statistician, request.signature))
+        return service_pb2.SubmitReply()
+
+    async def WithdrawStudy(
+        self, request: service_pb2.StudyWithdrawal, context: Context
+    ) -> service_pb2.SubmitReply:
+        """Take a study back."""
+        async with guarded("WithdrawStudy", context, self._tally):
+            self._caller(context, Role.STATISTICIAN)
+            await self._hub.withdraw(Withdrawal(request.digest, request.statistician, request.signature))
+        return service_pb2.SubmitReply()
+
+    async def GetStatus(
+        self, request: service_pb2.GetStatusRequest, context: Context
+    ) -> service_pb2.StudyStatus:
+        """Return where a study stands."""
+        async with guarded("GetStatus", context, self._tally):
+            self._caller(context)
+            return _status_to_wire(self._hub.status(request.digest))
+        raise AssertionError("a refused call was aborted")
+
+    async def GetResult(
+        self, request: service_pb2.GetResultRequest, context: Context
+    ) -> AsyncGenerator[service_pb2.ResultChunk]:
+        """Return the released document of a study."""
+        document = b""
+        async with guarded("GetResult", context, self._tally):
+            self._caller(context)
+            document = self._hub.document(request.digest)
+        for start in range(0, len(document), MAX_CHUNK_BYTES):
+            yield service_pb2.ResultChunk(document=document[start : start + MAX_CHUNK_BYTES])
+
+    def _caller(self, context: Context, role: Role | None = None) -> Identity:
+        """Return the identity, in the newest roster and not denied, whose key certified the caller's TLS key."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
         if pem is None:
             raise AuthenticationError
-        known = self._callers.get(pem)
-        if known is None:
-            known = self._callers[pem] = self._identify(pem)
-        return known
-
-    def _identify(self, pem: bytes) -> int:
-        name = certified_name(pem)
-        identity = self._roster.identities.get(name)
-        if identity is None or identity.role is not Role.SITE:
+        identity = self._hub.roll.now.identities.get(certified_name(pem))
+        if identity is None or identity.role not in (CALLERS if role is None else {role}):
             raise AuthenticationError
-        check_certified(pem, name, identity.key)
-        return self._roster.sites[SiteId(name)]
+        check_certified(pem, identity.id, identity.key)
+        if identity.role is Role.SITE:
+            self._hub.heard(identity.id)
+        return identity
 
 
 def secure_server(
-    service: ConsortiumService, roster: Roster, signer: Signer, listen: str
+    service: ConsortiumService, roll: Callable[[], Roll], key: IdentityKey, listen: str
 ) -> tuple[grpc.aio.Server, int]:
     """Return a server, not started yet, and its port; with TLS 1.3, and both ends prove an identity of the roster.
 
+    The server's certificate, and whose certificates it takes, are made anew for a connection when half a certificate's life
+    is over or the roll has changed: a process that runs for years needs no restart for either.
+
     Args:
         service: what it serves.
-        roster: whose sites may connect.
-        signer: the coordinator's identity.
+        roll: returns who may connect now.
+        key: the coordinator's identity key.
         listen: host and port; port 0 picks a free one.
     """
-    host = listen.rpartition(":")[0]
-    tls = certify(signer.key, signer.identity.id, datetime.now(UTC), CERTIFICATE_LIFETIME, [host])
     server = grpc.aio.server(options=MESSAGE_OPTIONS)
     service_pb2_grpc.add_ConsortiumServicer_to_server(service, server)
-    credentials = grpc.ssl_server_credentials(
-        [(tls.private_key, tls.certificate)],
-        root_certificates=_site_anchors(roster),
-        require_client_auth=True,
-    )
+    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    desk = CertificateDesk(roll, key, listen.rpartition(":")[0])
+    first = desk.renewed()
+    if first is None:
+        raise AssertionError("the first certificate is new")
+    due = cast(
+        "Callable[[], grpc.ServerCertificateConfiguration]", desk.renewed
+    )  # None: no change, says gRPC
+    credentials = grpc.dynamic_ssl_server_credentials(first, due, require_client_authentication=True)
     return server, server.add_secure_port(listen, credentials)
 
 
-def _site_anchors(roster: Roster) -> bytes:
-    return b"".join(trust_anchor(site.id, site.key, datetime.now(UTC)) for site in roster.of_role(Role.SITE))
+class CertificateDesk:
+    """Makes the server's certificates, and says when new ones are due.
+
+    Args:
+        roll: returns who may connect now.
+        key: the coordinator's identity key.
+        host: under which it is reached.
+        now: the time, UTC.
+    """
+
+    def __init__(
+        self,
+        roll: Callable[[], Roll],
+        key: IdentityKey,
+        host: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._roll, self._key, self._host, self._now = roll, key, host, now
+        self._held: tuple[Roll, datetime] | None = None
+
+    def renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return a configuration where one is due, else None; called for every connection, in any thread."""
+        roll, now = self._roll(), self._now()
+        if self._held is not None and self._held[0] is roll and now < self._held[1]:
+            return None
+        roster = roll.now
+        tls = certify(self._key, roster.coordinator.id, now, CERTIFICATE_LIFETIME, [self._host])
+        callers = [entry for role in sorted(CALLERS) for entry in roster.of_role(role)]
+        anchors = b"".join(trust_anchor(entry.id, entry.key, now) for entry in callers)
+        self._held = (roll, now + CERTIFICATE_LIFETIME / 2)
+        return grpc.ssl_server_certificate_configuration(
+            [(tls.private_key, tls.certificate)], root_certificates=anchors
+        )
+
+
+def _check_version(version: int) -> None:
+    if version != WIRE_VERSION:
+        raise RemoteProtocolError("W1", f"wire version {version}; this coordinator speaks {WIRE_VERSION}")
+
+
+def _status_to_wire(status: StudyStatus) -> service_pb2.StudyStatus:
+    closes = status.enrolment_closes
+    return service_pb2.StudyStatus(
+        digest=status.digest,
+        name=status.name,
+        version=status.version,
+        state=status.state,
+        reason=status.reason,
+        enrolment_closes="" if closes is None else closes.isoformat(),
+        sites=[
+            service_pb2.SiteStatus(
+                id=site.id,
+                answer=site.answer,
+                present=site.present,
+                last_seen="" if site.last_seen is None else site.last_seen.isoformat(),
+            )
+            for site in status.sites
+        ],
+        attempts=[
+            service_pb2.AttemptStatus(
+                attempt=held.attempt, state=held.state, reason=held.reason, survivors=held.survivors
+            )
+            for held in status.attempts
+        ],
+        blocks=status.blocks,
+    )

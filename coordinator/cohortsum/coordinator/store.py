@@ -35,7 +35,7 @@ class Base(DeclarativeBase):
 
 
 class StudyRow(Base):
-    """A signed study."""
+    """A signed study. ``closed`` is when its enrolment window closed; None while it is open."""
 
     __tablename__ = "studies"
 
@@ -46,10 +46,13 @@ class StudyRow(Base):
     statistician: Mapped[str] = mapped_column(String(64))
     signature: Mapped[bytes] = mapped_column(LargeBinary)
     state: Mapped[str] = mapped_column(String(32))
+    reason: Mapped[str] = mapped_column(Text, default="")
+    submitted: Mapped[datetime] = mapped_column(DateTime(timezone=True), default=lambda: now())
+    closed: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class AnswerRow(Base):
-    """A site's signed answer to a study: its approval, or that it stays out."""
+    """A site's newest signed answer to a study: its approval, or that it stays out."""
 
     __tablename__ = "answers"
     __table_args__ = (UniqueConstraint("study", "site"),)
@@ -103,6 +106,15 @@ class ResultRow(Base):
     released: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class PresenceRow(Base):
+    """When a site was last heard of; written at most once a minute."""
+
+    __tablename__ = "presence"
+
+    site: Mapped[str] = mapped_column(String(64), primary_key=True)
+    seen: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
 class Store:
     """Access to one database.
 
@@ -153,6 +165,11 @@ def sqlite_url(path: Path) -> str:
 def now() -> datetime:
     """Return the time as rows store it: UTC."""
     return datetime.now(UTC)
+
+
+def as_utc(moment: datetime) -> datetime:
+    """Return a stored moment with its zone, which SQLite drops."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -18,6 +18,7 @@
     │   ├── DataError               a table, column or value at this site
     │   └── PolicyError             this site's policy does not allow it
     ├── StoreError                  a durable log or store refuses a write
+    ├── RefusedError                what a caller asks for is refused; the sentence is written for that caller
     ├── LineError                   the other end did not answer for as long as one was ready to wait
     └── RoundFailedError            a round or study ended without a result
 
@@ -116,6 +117,10 @@ class PolicyError(NotTakingPartError):
 
 class StoreError(CohortsumError):
     """A durable log or store cannot take a write, or holds something that contradicts it."""
+
+
+class RefusedError(CohortsumError):
+    """What a caller asks for is refused. The sentence goes to the caller: nothing of this machine stands in it."""
 
 
 class LineError(CohortsumError):

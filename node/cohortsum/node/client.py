@@ -12,7 +12,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from functools import partial
+from typing import Self, TypeVar
 
 import grpc
 import structlog
@@ -25,7 +26,6 @@ from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
     MESSAGE_OPTIONS,
-    WIRE_VERSION,
     envelope_to_wire,
     packet_from_wire,
 )
@@ -34,12 +34,12 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
-from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
 WAIT_MS = 20_000
 CALL_TIMEOUT_S = 60.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
+RENEW_S = CERTIFICATE_LIFETIME.total_seconds() / 3
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 
@@ -93,90 +93,67 @@ def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Chann
     )
 
 
-class NodeClient:
-    """Carries one study's session over a channel.
+class Connection:
+    """The channel to the coordinator, made anew before its certificate ends; an async context manager.
 
     Args:
-        channel: to the coordinator.
-        session: the site's side of the study.
         line: address and patience.
-        site: the site's id, for the phase of its ticks.
+        signer: the site's identity.
+        roster: names the coordinator.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, session: StudySession, line: Line, site: str) -> None:
-        self._stub: service_pb2_grpc.ConsortiumAsyncStub = service_pb2_grpc.ConsortiumStub(channel)
-        self._session, self._line, self._site = session, line, site
+    def __init__(self, line: Line, signer: Signer, roster: Roster) -> None:
+        self._line, self._signer, self._roster = line, signer, roster
+        self._channel: grpc.aio.Channel | None = None
+        self._made = 0.0
 
-    async def run(self) -> None:
-        """Answer the study, take part in its rounds, and return when it has ended."""
-        held = await self._call(
-            lambda: self._stub.GetStudy(
-                service_pb2.GetStudyRequest(wire_version=WIRE_VERSION), timeout=CALL_TIMEOUT_S
-            )
-        )
-        signed = SignedStudy(held.canonical, held.statistician, held.signature)
-        answer = await asyncio.to_thread(self._session.consider, signed)
-        await self._tick(answer.envelope.context)
-        await self._submit(answer)
-        after = 0
-        while True:
-            reply = await self._next(after)
-            if reply.number == 0:
-                if reply.over:
-                    return
-                continue
-            after = reply.number
-            try:
-                packet = packet_from_wire(reply.packet)
-            except RemoteProtocolError as error:
-                log.warning("message.refused", site=self._site, check=error.check, sentence=error.message)
-                continue
-            for send in await asyncio.to_thread(self._session.handle, packet):
-                await self._send(send)
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def _next(self, after: int) -> service_pb2.NextReply:
-        request = service_pb2.NextRequest(after=after, wait_ms=WAIT_MS)
-        return await self._call(lambda: self._stub.Next(request, timeout=CALL_TIMEOUT_S))
+    async def __aexit__(self, *_: object) -> None:
+        if self._channel is not None:
+            await self._channel.close()
 
-    async def _send(self, send: Send) -> None:
-        await self._tick(send.packet.envelope.context)
-        delivered = await self._submit(send.packet)
-        if delivered and send.words is not None:
-            await self._upload(send.packet.envelope.context, send.words)
-        log.info("message.sent", site=self._site, kind=send.packet.envelope.kind.name)
-        point = AFTER.get(send.packet.envelope.kind)
-        if point is not None:
-            reach(point)
+    def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
+        """Return what calls go through now."""
+        now = time.monotonic()
+        if self._channel is None or now - self._made > RENEW_S:
+            old, self._made = self._channel, now
+            self._channel = secure_channel(self._line, self._signer, self._roster)
+            if old is not None:  # calls that are under way may end
+                self._closing = asyncio.create_task(old.close(grace=CALL_TIMEOUT_S))
+        return service_pb2_grpc.ConsortiumStub(self._channel)
 
-    async def _submit(self, packet: Packet) -> bool:
-        held = round_pb2.Packet(envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments)
-        return await self._deliver(lambda: self._stub.Submit(held, timeout=CALL_TIMEOUT_S))
 
-    async def _upload(self, context: bytes, words: Vector) -> bool:
-        timeout_s = CALL_TIMEOUT_S + words.nbytes / 1e5
-        return await self._deliver(lambda: self._stub.Upload(_chunks(context, words), timeout=timeout_s))
+class Caller:
+    """Repeats calls while the line is down.
 
-    async def _deliver(self, call: Callable[[], Awaitable[service_pb2.SubmitReply]]) -> bool:
-        """Return whether the coordinator took it; a refusal is logged and costs this site its place in the round."""
-        try:
-            await self._call(call)
-        except RoundFailedError as error:
-            log.warning("message.not_taken", site=self._site, sentence=error.message)
-            return False
-        return True
+    Args:
+        connection: to the coordinator.
+        line: address and patience.
+        site: the site's id, for the log.
+    """
 
-    async def _call(self, call: Callable[[], Awaitable[R]]) -> R:
-        """Return what a call returns, trying again while the line is down."""
+    def __init__(self, connection: Connection, line: Line, site: str) -> None:
+        self._connection, self._line, self._site = connection, line, site
+        self.down_since: datetime | None = datetime.now(UTC)
+
+    async def call(self, call: "Callable[[service_pb2_grpc.ConsortiumAsyncStub], Awaitable[R]]") -> R:
+        """Return what a call returns, trying again while the line is down.
+
+        Raises RoundFailedError where the coordinator refuses, with its sentence, and LineError when patience is at an end.
+        """
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
             began_s = time.monotonic()
             try:
-                return await call()
+                reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
                 if error.code() not in TRY_AGAIN:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
+                self.down_since = self.down_since or datetime.now(UTC)
                 failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
                     raise LineError(
@@ -187,11 +164,94 @@ class NodeClient:
                 await asyncio.sleep(pause_s + jitter_s)
                 failing_s += pause_s + jitter_s
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            else:
+                self.down_since = None
+                return reply
+
+
+class NodeClient:
+    """Carries one study's session over a connection.
+
+    Args:
+        caller: to the coordinator.
+        session: the site's side of the study.
+        site: the site's id, for the phase of its ticks.
+    """
+
+    def __init__(self, caller: Caller, session: StudySession, site: str) -> None:
+        self._caller, self._session, self._site = caller, session, site
+
+    async def answer(self, packet: Packet) -> str:
+        """Send the site's answer to the study; return an empty text, or the coordinator's sentence if it refuses."""
+        await self._tick(packet.envelope.context)
+        return await self._submit(packet)
+
+    async def follow(self, digest: bytes) -> None:
+        """Take part in a study's rounds, and return when it has ended."""
+        after = 0
+        while True:
+            reply = await self._next(digest, after)
+            if reply.number == 0:
+                if reply.over:
+                    return
+                continue
+            after = reply.number
+            try:
+                packet = packet_from_wire(reply.packet)
+            except RemoteProtocolError as error:
+                log.warning("message.refused", site=self._site, check=error.check, sentence=error.message)
+                continue
+            for send in await in_thread(partial(self._session.handle, packet)):
+                await self._send(send)
+
+    async def _next(self, digest: bytes, after: int) -> service_pb2.NextReply:
+        request = service_pb2.NextRequest(study=digest, after=after, wait_ms=WAIT_MS)
+        return await self._caller.call(lambda stub: stub.Next(request, timeout=CALL_TIMEOUT_S))
+
+    async def _send(self, send: Send) -> None:
+        await self._tick(send.packet.envelope.context)
+        refused = await self._submit(send.packet)
+        if not refused and send.words is not None:
+            await self._upload(send.packet.envelope.context, send.words)
+        log.info("message.sent", site=self._site, kind=send.packet.envelope.kind.name)
+        point = AFTER.get(send.packet.envelope.kind)
+        if point is not None:
+            reach(point)
+
+    async def _submit(self, packet: Packet) -> str:
+        held = round_pb2.Packet(envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments)
+        return await self._deliver(lambda stub: stub.Submit(held, timeout=CALL_TIMEOUT_S))
+
+    async def _upload(self, context: bytes, words: Vector) -> str:
+        timeout_s = CALL_TIMEOUT_S + words.nbytes / 1e5
+        return await self._deliver(lambda stub: stub.Upload(_chunks(context, words), timeout=timeout_s))
+
+    async def _deliver(
+        self,
+        call: "Callable[[service_pb2_grpc.ConsortiumAsyncStub], Awaitable[service_pb2.SubmitReply]]",
+    ) -> str:
+        """Return an empty text, or why the coordinator did not take it; that costs this site its place in the round."""
+        try:
+            await self._caller.call(call)
+        except RoundFailedError as error:
+            log.warning("message.not_taken", site=self._site, sentence=error.message)
+            return error.message
+        return ""
 
     async def _tick(self, context: bytes) -> None:
         await asyncio.sleep(
             until_tick(context, self._site, datetime.now(UTC).timestamp(), self._session.tick_s)
         )
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Return what ``work`` returns, run in a thread; if the caller is cancelled, only after the work has ended."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def until_tick(context: bytes, site: str, now_s: float, tick_s: float) -> float:

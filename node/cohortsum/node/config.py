@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
+from cohortsum.report.notices import NoticeSettings
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -197,12 +198,14 @@ class NodeConfig(TablesConfig):
         exclude: file with one person id per line, left out of every cohort.
         tables: the site's tables by name; the first one is the covariate table.
         variables: how the study's variables are found in them.
+        notices: how the admin is told that something waits; None tells nobody.
     """
 
     site: Identifier
     coordinator: Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
     identity_key: LocalPath
     epoch: Name
+    notices: NoticeSettings | None = None
 
     @model_validator(mode="after")
     def _tables_have_files(self) -> Self:
@@ -228,12 +231,12 @@ class Thresholds(_Model):
 
 
 class AutoApproval(_Model):
-    """A description of studies that are approved without asking."""
+    """A description of studies that are approved without asking; without max_epsilon also of those without noise."""
 
     statisticians: tuple[Identifier, ...]
     statistics: tuple[Name, ...]
     outcomes: tuple[Name, ...]
-    max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     until: datetime.date
 
 
@@ -268,6 +271,8 @@ class PolicyConfig(_Model):
         thresholds: bounds above those of profile and study.
         statistics: kinds of analyses allowed; None allows all.
         noise: kinds of noise allowed; None allows what the profile does.
+        auto_approve: studies that are approved without asking.
+        carry_over: let an approval hold for the next version where nothing but wording and dates changed.
     """
 
     profile: Literal["dpuk", "open_data"] = "dpuk"
@@ -275,6 +280,7 @@ class PolicyConfig(_Model):
     statistics: tuple[Name, ...] | None = None
     noise: tuple[Literal["distributed", "local", "none"], ...] | None = None
     auto_approve: tuple[AutoApproval, ...] = ()
+    carry_over: bool = False
     budget: Budget | None = None
     waivers: tuple[Waiver, ...] = ()
     egress: Egress | None = None
@@ -289,7 +295,6 @@ def refuse_unbuilt_policy(policy: PolicyConfig) -> None:
         "thresholds.set_difference": bounds.set_difference is not None,
         "thresholds.site_totals: protected": bounds.site_totals == "protected",
         "thresholds.pattern_difference": bounds.pattern_difference is not None,
-        "auto_approve": bool(policy.auto_approve),
         "budget": policy.budget is not None,
         "waivers": bool(policy.waivers),
         "egress": policy.egress is not None,

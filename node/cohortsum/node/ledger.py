@@ -6,6 +6,7 @@ share, seed, mask or value is ever written.
 """
 
 import sqlite3
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,7 +35,8 @@ CREATE TABLE IF NOT EXISTS rounds (
 CREATE TABLE IF NOT EXISTS epochs (
     epoch TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
-    since TEXT NOT NULL
+    since TEXT NOT NULL,
+    closed TEXT
 ) STRICT;
 CREATE TABLE IF NOT EXISTS studies (
     name TEXT PRIMARY KEY,
@@ -59,6 +61,7 @@ class Ledger:
     """
 
     def __init__(self, path: Path | None) -> None:
+        self._lock = threading.RLock()  # every study of the node has a thread of its own
         with self._errors():
             self._database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
             try:
@@ -90,13 +93,39 @@ class Ledger:
     def bind_epoch(self, epoch: str, digest: bytes) -> None:
         """Tie an epoch label to the content of the tables for good; raises PolicyError if it is tied to another."""
         with self._errors(), self._database:
-            self._database.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?)", (epoch, digest, _now()))
-            (held,) = self._database.execute("SELECT digest FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
+            self._database.execute(
+                "INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, NULL)", (epoch, digest, _now())
+            )
+            held, closed = self._database.execute(
+                "SELECT digest, closed FROM epochs WHERE epoch = ?", (epoch,)
+            ).fetchone()
+        if closed is not None:
+            raise PolicyError(closed_epoch(epoch, datetime.fromisoformat(closed)))
         if held != digest:
             raise PolicyError(
                 f"the tables are not those that epoch {epoch} was first used with; "
                 "give the new content an epoch label of its own in node.yaml"
             )
+
+    def close_epoch(self, epoch: str) -> None:
+        """Close an epoch for good because consent was withdrawn; nothing about its people is answered any more."""
+        with self._errors(), self._database:
+            self._database.execute("INSERT OR IGNORE INTO epochs VALUES (?, x'', ?, NULL)", (epoch, _now()))
+            self._database.execute(
+                "UPDATE epochs SET closed = ? WHERE epoch = ? AND closed IS NULL", (_now(), epoch)
+            )
+
+    def closed_since(self, epoch: str) -> datetime | None:
+        """Return when an epoch was closed (UTC), or None where it is open or unknown."""
+        with self._errors():
+            row = self._database.execute("SELECT closed FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
+        return None if row is None or row[0] is None else datetime.fromisoformat(row[0])
+
+    def seen_version(self, study: str) -> int | None:
+        """Return the newest version of a study that this site has seen, or None."""
+        with self._errors():
+            row = self._database.execute("SELECT version FROM studies WHERE name = ?", (study,)).fetchone()
+        return None if row is None else int(row[0])
 
     def bind_version(self, study: str, version: int) -> None:
         """Note a study's version; raises PolicyError for one older than this site has seen."""
@@ -144,7 +173,8 @@ class Ledger:
     @contextmanager
     def _errors(self) -> Generator[None]:
         try:
-            yield
+            with self._lock:
+                yield
         except sqlite3.IntegrityError as error:
             raise StoreError(
                 "the ledger holds an earlier, different record of this; the site stops the round"
@@ -153,6 +183,14 @@ class Ledger:
             raise StoreError(
                 f"the ledger refuses a write ({type(error).__name__}); check disk space and rights"
             ) from error
+
+
+def closed_epoch(epoch: str, since: datetime) -> str:
+    """Return the sentence about a closed epoch, with date and cure."""
+    return (
+        f"epoch {epoch} was closed on {since.date()} because consent was withdrawn; make a snapshot with a new label, and ask "
+        "the statistician for a version that names it"
+    )
 
 
 def _now() -> str:

@@ -1,45 +1,49 @@
 """The node as a process: ``python -m cohortsum.node.serve FOLDER``.
 
-The folder holds ``node.yaml``, ``policy.yaml``, what the admin pinned (`pinning`: the operator's key, rosters, deny-list), and
-``approved.txt`` with the digests of the studies the admin approved. One JSON line per
-event goes to standard output; it stays at the site. Exit codes: 0 the study ended, 2 bad settings or a ledger that
-cannot be written, 4 the line stayed down.
+The folder holds ``node.yaml``, ``policy.yaml``, what the admin pinned (`pinning`) and decided (`decisions`). The node serves
+until SIGTERM or SIGINT; with ``--once`` it ends when every study at the coordinator is over. One JSON line per event goes to
+standard output; it stays at the site. Exit codes: 0 asked to stop, or over; 2 bad settings or a ledger that cannot be
+written; 4 the line stayed down for longer than ``--patience``.
 """
 
 import argparse
 import asyncio
+import math
 import os
 import shutil
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from cohortsum.crypto.certificates import TLS13_ONLY
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LineError
 
-PATIENCE_S = 3600.0
+if TYPE_CHECKING:
+    from cohortsum.node.daemon import Daemon
 
 
 def main() -> int:
-    """Take part in one study as the command line says, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Run a cohortsum node for one study.")
+    """Serve as the command line says, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Run a cohortsum node.")
     parser.add_argument("folder", type=Path, help="the node's folder")
-    parser.add_argument(
-        "--patience", type=float, default=PATIENCE_S, help="seconds without the coordinator before giving up"
-    )
+    parser.add_argument("--patience", type=float, default=math.inf, help="seconds without the coordinator")
+    parser.add_argument("--once", action="store_true", help="end when every study is over")
     arguments = parser.parse_args()
-    return run(arguments.folder, arguments.patience)
+    return run(arguments.folder, arguments.patience, once=arguments.once)
 
 
-def run(folder: Path, patience_s: float = PATIENCE_S) -> int:
-    """Take part in one study and return the exit code. Nothing may have imported grpc before."""
+def run(folder: Path, patience_s: float = math.inf, *, once: bool = False) -> int:
+    """Serve and return the exit code. Nothing may have imported grpc before."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
@@ -47,21 +51,24 @@ def run(folder: Path, patience_s: float = PATIENCE_S) -> int:
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        asyncio.run(_serve(folder, patience_s))
+        asyncio.run(_serve(folder, patience_s, once))
     except CohortsumError as error:
         log.error("node.stopped", error=type(error).__name__, sentence=error.message)
         return 4 if isinstance(error, LineError) else 2
+    log.info("node.ended", reason="over" if once else "asked to")
     return 0
 
 
-async def _serve(folder: Path, patience_s: float) -> None:
-    from cohortsum.node.approval import approved
-    from cohortsum.node.client import Line, NodeClient, secure_channel
+async def _serve(folder: Path, patience_s: float, once: bool) -> None:
+    from cohortsum.node.client import Caller, Connection, Line
     from cohortsum.node.config import load_node_config, load_policy_config
+    from cohortsum.node.daemon import Daemon
+    from cohortsum.node.decisions import DecisionBook
     from cohortsum.node.files import read_key
     from cohortsum.node.ledger import Ledger
+    from cohortsum.node.notices import Messenger
     from cohortsum.node.pinning import load_pin
-    from cohortsum.node.session import Site, StudySession
+    from cohortsum.node.session import Site
     from cohortsum.protocol.denylist import without_denied
     from cohortsum.protocol.envelope import Signer
     from cohortsum.protocol.roster import Role
@@ -76,27 +83,49 @@ async def _serve(folder: Path, patience_s: float) -> None:
         raise ConfigurationError(
             f"node.yaml: site '{config.site}' is no site of the roster; ask the operator to admit it"
         )
-    signer = Signer(identity, read_key(config.identity_key))
+    signer, decisions = Signer(identity, read_key(config.identity_key)), DecisionBook(folder)
+    line = Line(config.coordinator, patience_s)
     with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
-        site = Site(
-            rosters=pin.rosters,
-            deny=pin.deny,
-            signer=signer,
-            tables=config,
-            policy=load_policy_config(folder / "policy.yaml"),
-            epoch=config.epoch,
-            ledger=ledger,
-            approved=approved(folder),
-            pool=pool,
-            scratch=folder,
-        )
-        session = StudySession(site)
-        line = Line(config.coordinator, patience_s)
-        try:
-            async with secure_channel(line, signer, roster) as channel:
-                await NodeClient(channel, session, line, config.site).run()
-        finally:
-            session.close()
+
+        def site() -> Site:
+            """Read what the site brings to a study; files may have changed since the last one."""
+            facts = load_node_config(folder / "node.yaml")
+            return Site(
+                rosters=load_pin(folder).rosters,
+                deny=lambda: load_pin(folder).deny,
+                signer=signer,
+                tables=facts,
+                policy=load_policy_config(folder / "policy.yaml"),
+                epoch=facts.epoch,
+                ledger=ledger,
+                decision=decisions,
+                pool=pool,
+                scratch=folder,
+            )
+
+        site()  # faults of files are said at once, not with the first study
+        async with Connection(line, signer, roster) as connection:
+            daemon = Daemon(
+                folder,
+                Caller(connection, line, config.site),
+                site,
+                decisions,
+                Messenger(config.notices, config.site, folder),
+                once=once,
+            )
+            await _until_told(daemon)
+
+
+async def _until_told(daemon: "Daemon") -> None:
+    """Serve until a signal comes or the daemon ends by itself."""
+    serving = asyncio.create_task(daemon.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        if not serving.cancelled():
+            raise
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Records are on disk before `handle` returns what is to be sent. The reason for s
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,8 +28,9 @@ from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.config import PolicyConfig, TablesConfig
+from cohortsum.node.decisions import Decision
 from cohortsum.node.failpoints import reach
-from cohortsum.node.ledger import Ledger
+from cohortsum.node.ledger import Ledger, closed_epoch
 from cohortsum.node.policy import Floors, floors_for
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, content_digest, open_tables
@@ -57,25 +59,25 @@ class Site:
 
     Attributes:
         rosters: the rosters it pinned, by version.
-        deny: the deny-list in force.
+        deny: returns the deny-list in force: a denial is effective at once.
         signer: its identity.
         tables: where its data lie.
         policy: what it allows.
         epoch: label of its snapshot.
         ledger: its durable log.
-        approved: digests of the studies its admin approved.
+        decision: returns what its admin, or the policy for them, has decided about a study; None: nothing yet.
         pool: threads for masks.
         scratch: folder for private copies; None takes the system's.
     """
 
     rosters: Mapping[int, Roster]
-    deny: DenyList
+    deny: Callable[[], DenyList]
     signer: Signer
     tables: TablesConfig
     policy: PolicyConfig
     epoch: str
     ledger: Ledger
-    approved: frozenset[bytes]
+    decision: Callable[[bytes], Decision | None]
     pool: Executor
     scratch: Path | None = None
 
@@ -89,8 +91,7 @@ class Joined:
     tables: Tables = field(repr=False)
     supplied: frozenset[str]
     approval: Envelope
-    approvals: ApprovalBook = field(repr=False)
-    roster: Roster
+    pinned: Roster
 
 
 class StudySession:
@@ -102,11 +103,19 @@ class StudySession:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._lock = threading.RLock()  # a message and a closing epoch may come from two threads
         self._joined: Joined | None = None
+        self._book: tuple[int, Roster, ApprovalBook] | None = None
+        self.reason = ""
         self._machine: SiteRound | None = None
         self._context = b""
         self._sent: dict[bytes, tuple[Send, ...]] = {}
         self._log = log.bind(site=site.signer.identity.id)
+
+    @property
+    def site_id(self) -> str:
+        """The site's id in the roster."""
+        return self._site.signer.identity.id
 
     @property
     def tick_s(self) -> float:
@@ -123,13 +132,15 @@ class StudySession:
         pinned = self._site.rosters.get(version)
         if pinned is None:
             raise ConfigurationError(f"roster version {version}, which the study names, is not pinned here")
-        roster = without_denied(pinned, self._site.deny)
+        roster = without_denied(pinned, self._site.deny())
         study = open_study(signed, roster)
         self._log = self._log.bind(study=study.study)
         plan = plan_study(study, pinned)
+        self.reason = ""
         try:
-            self._joined = self._join(study, plan, roster)
+            self._joined = self._join(study, plan, pinned)
         except (NotTakingPartError, ConfigurationError) as error:
+            self.reason = error.message
             self._log.warning("study.stays_out", reason=error.message)
             return Packet(decline(self._site.signer, plan.round))
         self._log.info("study.approved", fingerprint=study.fingerprint)
@@ -137,10 +148,37 @@ class StudySession:
 
     def handle(self, packet: Packet) -> tuple[Send, ...]:
         """Return what to send after a packet of the coordinator; records are on disk by then."""
-        if self._joined is None:
-            return ()
+        with self._lock:
+            return () if self._joined is None else self._answer(self._joined, packet)
+
+    def leave_closed_epoch(self) -> bool:
+        """Leave any open round if the study's epoch was closed meanwhile; return whether it is closed."""
+        with self._lock:
+            if self._joined is None:
+                return False
+            epoch = self._joined.plan.study.epoch
+            closed = self._site.ledger.closed_since(epoch)
+            if closed is None:
+                return False
+            if self.reason != (reason := closed_epoch(epoch, closed)):
+                self.reason = reason
+                self._log.warning("study.stays_out", reason=reason)
+            self._stop(reason)
+            return True
+
+    def close(self) -> None:
+        """Leave any open round and remove the private copy of the data."""
+        with self._lock:
+            self._stop("the site leaves")
+            if self._joined is not None:
+                self._joined.tables.close()
+                self._joined = None
+
+    def _answer(self, joined: Joined, packet: Packet) -> tuple[Send, ...]:
         try:
-            effects = self._receive(self._joined, packet)
+            if self.leave_closed_epoch():
+                return ()
+            effects = self._receive(joined, packet)
             repeated = self._sent.get(packet.envelope.digest)
             if repeated is not None:  # records are written and values masked once; the same bytes leave again
                 return repeated
@@ -154,20 +192,10 @@ class StudySession:
             self._stop(error.message)
             return ()
 
-    def close(self) -> None:
-        """Leave any open round and remove the private copy of the data."""
-        self._stop("the site leaves")
-        if self._joined is not None:
-            self._joined.tables.close()
-            self._joined = None
-
-    def _join(self, study: FrozenStudy, plan: StudyPlan, roster: Roster) -> Joined:
+    def _join(self, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joined:
         site = self._site
-        if study.digest not in site.approved:
-            raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
+        decision = self._in_force(study)
         refuse_unbuilt(study)
-        if study.expires < datetime.now(UTC).date():
-            raise PolicyError(f"study {study.study} expired on {study.expires}")
         if study.epoch != site.epoch:
             raise PolicyError(
                 f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
@@ -189,12 +217,27 @@ class StudySession:
         except BaseException:
             tables.close()
             raise
+        supplied = plan.narrowed(supplied, decision.analyses)
         approval = approve(site.signer, plan.round, site.policy.profile, supplied)
-        return Joined(plan, floors, tables, supplied, approval, ApprovalBook(plan.round, roster), roster)
+        return Joined(plan, floors, tables, supplied, approval, pinned)
+
+    def _in_force(self, study: FrozenStudy) -> Decision:
+        """Return the admin's yes to a study; raises PolicyError where there is none today."""
+        decision, today = self._site.decision(study.digest), datetime.now(UTC).date()
+        if decision is None or not decision.approved:
+            raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
+        if decision.until is not None and decision.until < today:
+            raise PolicyError(
+                f"study {study.study}: the approval ended on {decision.until}; approve it again if it shall go on"
+            )
+        if study.expires < today:
+            raise PolicyError(f"study {study.study} expired on {study.expires}")
+        return decision
 
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
         if envelope.kind is Kind.OPENING and envelope.context != self._context:
+            self._in_force(joined.plan.study)
             machine = SiteRound(self._setup(joined), secrets.token_bytes, self._add_masks)
             effects = machine.receive(packet)
             self._stop("a new attempt begins")
@@ -206,9 +249,15 @@ class StudySession:
 
     def _setup(self, joined: Joined) -> SiteSetup:
         site, plan = self._site, joined.plan.round
+        deny = site.deny()
+        if (
+            self._book is None or self._book[0] != deny.serial
+        ):  # read approvals again where somebody was denied
+            roster = without_denied(joined.pinned, deny)
+            self._book = (deny.serial, roster, ApprovalBook(plan, roster))
         return SiteSetup(
             signer=site.signer,
-            roster=joined.roster,
+            roster=self._book[1],
             plan=plan,
             approval=joined.approval,
             min_sites=joined.floors.min_sites,
@@ -216,7 +265,7 @@ class StudySession:
             min_participants_per_site=joined.floors.min_participants_per_site,
             bound_survivors=site.ledger.signed_survivors(plan.study_digest),
             seen_rounds=site.ledger.seen_rounds(),
-            approvals=joined.approvals,
+            approvals=self._book[2],
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:

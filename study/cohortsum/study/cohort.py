@@ -77,7 +77,7 @@ class Cohort:
         lacking = sorted(self.required - raw.numbers.keys() - raw.levels.keys())
         if lacking:
             raise DataError(f"no column for {', '.join(lacking)}; map it under variables in node.yaml")
-        kept = self._included(raw)
+        kept = self.included(raw)
         numbers = {
             name: _bounded(values[kept], variable)
             for name, values in raw.numbers.items()
@@ -93,7 +93,8 @@ class Cohort:
         levels = {name: values[kept] for name, values in raw.levels.items() if name in self.study.factors}
         return Batch(int(np.count_nonzero(kept)), numbers, levels)
 
-    def _included(self, raw: Batch) -> NDArray[np.bool_]:
+    def included(self, raw: Batch) -> NDArray[np.bool_]:
+        """Return who of ``raw`` is in the cohort, (people,) bool: those whom `prepare` keeps, in the same order."""
         if self.study.include is None:
             return np.ones(raw.people, dtype=np.bool_)
         return holds(self.study.include, raw, self.study.factors)

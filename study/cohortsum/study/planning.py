@@ -6,7 +6,7 @@ the order of the study. The grid is the finest that cannot wrap: a normalised va
 inside the signed 64-bit range. Both daemons build the plan from the signed bytes and compare its digest.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from cohortsum.study.definition import (
 )
 from cohortsum.study.results import Table
 from cohortsum.study.statistics.histogram import Histogram
-from cohortsum.study.statistics.interface import Statistic, merge
+from cohortsum.study.statistics.interface import Members, Statistic, marked, merge
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
@@ -110,7 +110,36 @@ class StudyPlan:
                     having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
         least = {name: max(1, floor) for name in self.study.numbers}
         supplied = {item for item, count in having.items() if count >= least.get(item, 1)}
+        supplied |= {analysis_item(statistic.name) for statistic in self.statistics}
         return people, frozenset(supplied & set(self.round.items))
+
+    def narrowed(self, supplied: frozenset[str], analyses: frozenset[str] | None) -> frozenset[str]:
+        """Return ``supplied`` without the analyses that the site's admin did not approve; None: all are approved."""
+        if analyses is None:
+            return supplied
+        return supplied - {
+            analysis_item(statistic.name) for statistic in self.statistics if statistic.name not in analyses
+        }
+
+    def people_sets(self, supplied: frozenset[str]) -> frozenset[str]:
+        """Return the names of the people sets that a site with these items sends numbers about, the cohort's included."""
+        sent = {block.name for block in self.round.blocks if _supplies(block, supplied)}
+        blocks = (block for statistic in self.statistics for block in statistic.layout())
+        return frozenset({PEOPLE.name}.union(*(block.sets for block in blocks if block.name in sent)))
+
+    def members(self, batches: Iterable[Batch]) -> Iterator[Members]:
+        """Yield per batch of raw values who of it enters which people set of the study; the cohort is ``people``.
+
+        Masks are over the people of the raw batch, so that they line up with whatever the site keeps of them.
+        """
+        for raw in batches:
+            prepared = self.cohort.prepare(raw)
+            positions = np.flatnonzero(self.cohort.included(raw))
+            masks = {PEOPLE.name: marked(raw.people, positions)}
+            for statistic in self.statistics:
+                for name, mask in statistic.members(prepared).items():
+                    masks[name] = marked(raw.people, positions[mask])
+            yield masks
 
     def finish(self, blocks: Sequence[PlannedBlock], values: Integers) -> tuple[Table, ...]:
         """Return the tables of every analysis from the opened sums of ``blocks``."""
@@ -144,7 +173,11 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
     statistics = tuple(statistic_of(study, spec) for spec in study.analyses.values())
     blocks = tuple(
         PlannedBlock(
-            block.name, block.size, int(block.bound * 2**block.fraction_bits), block.per, block.supply
+            block.name,
+            block.size,
+            int(block.bound * 2**block.fraction_bits),
+            block.per,
+            tuple(group | {analysis_item(statistic.name)} for group in block.supply or (frozenset[str](),)),
         )
         for statistic in statistics
         for block in statistic.layout()
@@ -158,6 +191,11 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
             study.digest, roster.digest, study.epoch, invited, protection, (PEOPLE, *blocks), tuple(items)
         ),
     )
+
+
+def analysis_item(analysis: str) -> str:
+    """Return the supply item by which a site says yes or no to an analysis as a whole; no variable has such a name."""
+    return f"analysis:{analysis}"
 
 
 def protection_of(study: FrozenStudy) -> Protection:

@@ -103,7 +103,7 @@ def run_simulation(
         console.print(f"site {site} stayed out (local, a simulation may say why): {why}", markup=False)
     if reason:
         raise RoundFailedError(f"{reason} (logs: {work / 'logs'})" if not in_process else reason)
-    _unpack(out)
+    _unpack(out, study)
     return Run(out, reasons)
 
 
@@ -145,9 +145,10 @@ def _wipe_secrets(consortium: Consortium) -> None:
         path.unlink()
 
 
-def _unpack(out: Path) -> None:
+def _unpack(out: Path, study: FrozenStudy) -> None:
     """Move the release's content up, beside the folder that holds the run's logs and stores."""
-    release = out / "release"
-    for path in sorted(release.iterdir()):
+    from cohortsum.coordinator.publish import release_folder  # loads the coordinator
+
+    for path in sorted(release_folder(out / "release", study).iterdir()):
         path.rename(out / path.name)
-    release.rmdir()
+    shutil.rmtree(out / "release")

@@ -6,6 +6,7 @@ is ignored; the study's epoch is taken as the label of a snapshot of the input.
 
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cohortsum.cli.yaml_text import to_yaml
@@ -13,6 +14,7 @@ from cohortsum.crypto.errors import refuse
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.config import TablesConfig, load_tables_config
+from cohortsum.node.decisions import Decision, decide
 from cohortsum.protocol.roster import ROSTER, Roster
 from cohortsum.study.definition import FrozenStudy, load_roster
 from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
@@ -92,7 +94,7 @@ def found(
         (home / "rosters" / f"{roster.version}.yaml").write_bytes(roster_bytes)
         (home / "operator.pub").write_text(operator.public.hex())
         (home / "policy.yaml").write_text(f"profile: {profile}\n")
-        (home / "approved.txt").write_text(study.digest.hex() + "\n")
+        decide(home, approval_of(study))
         members.append(Member(site, home, shared.for_file(table, study.person)))
     hub = folder / "coordinator"
     hub.mkdir()
@@ -101,6 +103,13 @@ def found(
     (hub / "consortium.sig").write_text(signature)
     (hub / "study.json").write_bytes(signed_study_to_json(signed))
     return Consortium(folder, tuple(members), roster, plan, signed, hub / "identity.key", operator.public)
+
+
+def approval_of(study: FrozenStudy) -> Decision:
+    """Return the yes of a simulated admin."""
+    return Decision(
+        study.digest, study.study, study.version, True, None, None, "simulation", datetime.now(UTC)
+    )
 
 
 def write_node_file(consortium: Consortium, member: Member, coordinator: str) -> Path:
@@ -127,11 +136,11 @@ def write_coordinator_file(consortium: Consortium, results: Path, gather_s: floa
         "operator_key": consortium.operator_key.hex(),
         "identity": COORDINATOR,
         "identity_key": "identity.key",
-        "study": "study.json",
         "listen": "127.0.0.1:0",
         "store": sqlite_url((hub / "coordinator.db").resolve()),
         "spool": "spool",
         "results": str(results.resolve()),
+        "enrol_s": gather_s,
         "gather_s": gather_s,
         # a process that has died here never comes back: no step waits longer than its deadline
         "step_max_s": consortium.plan.study.deadlines_s.step,

@@ -14,12 +14,13 @@ import structlog
 
 from cohortsum.cli.simulate.consortium import Consortium, write_node_file
 from cohortsum.cli.simulate.progress import Progress
-from cohortsum.coordinator.publish import result_document, write_release
+from cohortsum.coordinator.publish import release_folder, result_document, write_release
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.config import load_node_config, load_policy_config
+from cohortsum.node.decisions import DecisionBook
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import Site, StudySession
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
@@ -80,13 +81,13 @@ class _Run:
         seed = SecretBytes(bytes.fromhex(config.identity_key.read_text()), "identity seed")
         return Site(
             rosters={roster.version: roster},
-            deny=nobody_denied(roster.consortium),
+            deny=lambda: nobody_denied(roster.consortium),
             signer=Signer(roster.identities[config.site], IdentityKey(seed)),
             tables=config,
             policy=load_policy_config(folder / "policy.yaml"),
             epoch=config.epoch,
             ledger=Ledger(None),
-            approved=frozenset({self._consortium.plan.study.digest}),
+            decision=DecisionBook(folder),
             pool=self._pool,
             scratch=folder,
         )
@@ -111,7 +112,10 @@ class _Run:
         if isinstance(state, Aborted):
             self._progress.take({"event": "round.aborted", "attempt": 1, "reason": state.reason})
             return state.reason
-        write_release(self._results, result_document(consortium.plan, roster, key, state))
+        write_release(
+            release_folder(self._results, consortium.plan.study),
+            result_document(consortium.plan, roster, key, state),
+        )
         self._progress.take({"event": "round.opened", "sites": len(state.survivors), "attempt": 1})
         return ""
 

@@ -38,7 +38,10 @@ def run_processes(
     logs.mkdir()
     with contextlib.ExitStack() as stack:
         hub = subprocess.Popen(
-            [sys.executable, "-m", "cohortsum.coordinator.serve", str(config)],
+            [
+                *(sys.executable, "-m", "cohortsum.coordinator.serve", str(config)),
+                *("--study", str(consortium.folder / "coordinator" / "study.json")),
+            ],
             stdout=subprocess.PIPE,
             stderr=stack.enter_context((logs / "coordinator.stderr").open("wb")),
         )
@@ -55,7 +58,7 @@ def run_processes(
             node = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "cohortsum.node.serve", str(member.folder)),
-                    *("--patience", str(PATIENCE_S)),
+                    *("--once", "--patience", str(PATIENCE_S)),
                 ],
                 stdout=stack.enter_context((logs / f"{member.site}.jsonl").open("wb")),
                 stderr=stack.enter_context((logs / f"{member.site}.stderr").open("wb")),

@@ -4,14 +4,23 @@ r"""Person ids: text, matched exactly, once per table; what is wrong is counted,
 Near misses are ids without a partner that would have one but for letter case, blanks, a ``sub-`` or ``FS_``
 prefix, or zero padding. They are counted so that the site can correct its tables; joining them would be a
 guess about identity.
+
+The ids of the people who are left stand in a private file beside the values, row by row. Values and ids meet only in
+the site's own record of whom it answered for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import Named, RowChoice
 from cohortsum.node.tables.numbers import MISSING, PATTERN
 from cohortsum.node.tables.store import Store
+
+_SLICE = 2**16
+"""Most ids in memory at once while the file is written."""
 
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]+)?"
 
@@ -22,6 +31,31 @@ _NEAR = {  # keys under which two different ids may be one person
     "an FS_ prefix": "regexp_replace({}, '^FS_', '')",
     "zero padding": r"regexp_replace({}, '(^|[^0-9])0+([0-9])', '\1\2', 'g')",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class IdsFile:
+    """A private file of person ids, one a line: no id holds a line end, because tables are read by lines.
+
+    Attributes:
+        path: where it lies.
+        people: number of lines.
+    """
+
+    path: Path = field(repr=False)
+    people: int = field(repr=False)
+
+    def write(self, store: Store) -> None:
+        """Copy the ids of the table ``joined`` in the order of its column ``place``."""
+        with self.path.open("x", encoding="utf-8", newline="\n") as out:
+            for (ids,) in store.slices("joined", ["id"], self.people, _SLICE):
+                out.writelines(f"{one}\n" for one in ids)
+
+    def batches(self, size: int) -> Iterator[list[str]]:
+        """Yield the ids in batches of ``size``, always in the same order."""
+        with self.path.open(encoding="utf-8", newline="\n") as lines:
+            while batch := [line[:-1] for line in islice(lines, size)]:
+                yield batch
 
 
 def require_ids(store: Store, table: str, label: str, column: str) -> None:

@@ -22,7 +22,7 @@ from typing import Self, TypeVar
 from cohortsum.crypto.errors import ConfigurationError, DataError
 from cohortsum.node.config import TablesConfig
 from cohortsum.node.tables.files import SiteFile, combined_digest
-from cohortsum.node.tables.ids import choose_rows, compare, leave_out, require_ids
+from cohortsum.node.tables.ids import IdsFile, choose_rows, compare, leave_out, require_ids
 from cohortsum.node.tables.mapping import Column, Needs, Sources, find_sources, place_of
 from cohortsum.node.tables.rows import Wanted, require_sound
 from cohortsum.node.tables.sniff import Layout
@@ -52,6 +52,7 @@ class Tables:
     digest: bytes = field(repr=False)
     report: tuple[str, ...] = field(repr=False)
     _values: ValuesFile = field(repr=False)
+    _ids: IdsFile = field(repr=False)
     _folder: "tempfile.TemporaryDirectory[str]" = field(repr=False)
 
     def __enter__(self) -> Self:
@@ -61,12 +62,16 @@ class Tables:
         self.close()
 
     def close(self) -> None:
-        """Remove the private copy of the values; no batches after it."""
+        """Remove the private copy of values and ids; no batches after it."""
         self._folder.cleanup()
 
     def batches(self, size: int = 4096) -> Iterator[Batch]:
         """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables."""
         return self._values.batches(size)
+
+    def ids(self, size: int = 4096) -> Iterator[list[str]]:
+        """Yield the person ids of everybody, batch by batch the people of ``batches(size)``. They stay at the site."""
+        return self._ids.batches(size)
 
 
 def open_tables(config: TablesConfig, needs: Needs, scratch: Path | None = None) -> Tables:
@@ -140,6 +145,8 @@ class _Opening:
 
         cells = self._join(core, used, sources)
         values = self._parse(cells, sources, layouts)
+        ids = IdsFile(Path(self._folder.name) / "ids", cells.people)
+        ids.write(self._store)
         self._report += [f"variable {name} is not supplied: {why}" for name, why in sources.absent.items()]
         return Tables(
             cells.people,
@@ -148,6 +155,7 @@ class _Opening:
             combined_digest(digests),
             tuple(self._report),
             values,
+            ids,
             self._folder,
         )
 
@@ -206,7 +214,7 @@ class _Opening:
             self._report.append(f"{self._labels[name]}: {dropped} rows of other visits were not used")
 
     def _join(self, core: Sequence[str], used: Sequence[str], sources: Sources) -> Cells:
-        """Join the tables into ``joined``, its rows numbered by ``place``; at least 1 person."""
+        """Join the tables into ``joined``, its rows with their ids and numbered by ``place``; at least 1 person."""
         short, store = self._short, self._store
         first, *others = core
         extra = [name for name in used if name not in core]
@@ -215,7 +223,7 @@ class _Opening:
         joins += "".join(f" LEFT JOIN {short[name]} USING (id)" for name in extra)
         store.run(
             f"CREATE TABLE joined AS SELECT row_number() OVER (ORDER BY {short[first]}.id) - 1 AS place,"
-            f" {wanted} FROM {short[first]}{joins} ORDER BY place"
+            f" {short[first]}.id AS id, {wanted} FROM {short[first]}{joins} ORDER BY place"
         )
         matches: list[str] = []
         for name in (*others, *extra):

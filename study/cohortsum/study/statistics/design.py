@@ -12,6 +12,7 @@ else than in R or Python, which then switch to other columns without a word.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,34 @@ class Column(Ranged):
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The people at one level of each of some factors; of no factor: everybody.
+
+    Attributes:
+        factors: in the order of the design.
+        levels: the index of a level of each.
+    """
+
+    factors: tuple[Factor, ...]
+    levels: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the levels."""
+        return tuple(
+            factor.level_name(factor.levels[level])
+            for factor, level in zip(self.factors, self.levels, strict=True)
+        )
+
+    def holds(self, batch: Batch) -> NDArray[np.bool_]:
+        """Return who of a batch is in the group, (people,) bool."""
+        held = np.ones(batch.people, np.bool_)
+        for factor, level in zip(self.factors, self.levels, strict=True):
+            held &= batch.levels[factor.name] == level
+        return held
+
+
+@dataclass(frozen=True, slots=True)
 class Design:
     """The columns of a model in the order of its terms, and the factors among its variables."""
 
@@ -87,6 +116,29 @@ class Design:
                 natural = natural * part.values(batch, people)
             design[:, position] = normalised(natural, column.middle, column.half_width)
         return design
+
+    def groups(self, columns: Literal[1, 2]) -> tuple[Group, ...]:
+        """Return the groups that sums of single columns, or of products of two ``columns``, are about; everybody first.
+
+        A column with parts of factors is 0 outside their levels, so its sum is about the people at them. With the
+        smaller terms, which are always there, sums at the further levels give those at the reference too: where
+        factors meet, every crossing of their levels is a group.
+        """
+        alone = {frozenset[int]()} | {
+            frozenset(
+                self.factors.index(part.variable)
+                for part in column.parts
+                if isinstance(part.variable, Factor)
+            )
+            for column in self.columns
+        }
+        met = alone if columns == 1 else {first | second for first in alone for second in alone}
+        found: list[Group] = []
+        for places in sorted(map(sorted, met), key=lambda places: (len(places), places)):
+            factors = tuple(self.factors[place] for place in places)
+            crossings = product(*(range(len(factor.levels)) for factor in factors))
+            found += [Group(factors, levels) for levels in crossings]
+        return tuple(found)
 
 
 def build_design(analysis: str, terms: Sequence[str], variables: Mapping[str, Variable]) -> Design:

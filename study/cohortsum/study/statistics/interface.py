@@ -6,12 +6,17 @@ cannot wrap, the message size and who supplies what. The parts, in the order the
 =============  ===========  =============================================================================
 ``layout``     everywhere   the blocks: kind, size, bounds, grid, suppliers
 ``accumulate`` at a site    a batch of people to a state; states merge by addition, so data may stream
+``members``    at a site    who of a batch enters which people set, for the site's own record of what it answered
 ``contribute`` at a site    the state to integers, once per site and round
 ``finish``     coordinator  the opened integer sums to tables
 =============  ===========  =============================================================================
 
 A block is `additive` (every person's bounded value is rounded to the grid, the integers are added exactly) or `site`
 (computed once from the site's people, rounded once).
+
+A *people set* is the people whose rows enter a number. Every number of a block is about the people of one of the block's
+sets, or is computed from such numbers: a bin's count about the people in the bin, a product of two 0/1 columns about
+the people at both levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +35,9 @@ State = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 Sums = Mapping[str, NDArray[np.int64]]
 """Integer block values by block name: one site's contribution, or the opened total of all suppliers."""
 
+Members = Mapping[str, NDArray[np.bool_]]
+"""Who of a batch is in a people set, (people,) bool by the set's name. Never leaves the site."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -46,6 +54,8 @@ class Block:
         supply: groups of supply items. A site supplies the block if it supplies every item of the first group, else it
             contributes zeros. Every group must keep enough sites that supply all of its items, or the block leaves the
             plan as `too few sites`.
+        sets: names of the people sets its numbers are about; blocks about the same people share a name. Somebody in
+            none of them changes nothing in the block.
     """
 
     name: str
@@ -55,6 +65,7 @@ class Block:
     per: Literal["person", "site"]
     fraction_bits: int
     supply: tuple[frozenset[str], ...]
+    sets: tuple[str, ...]
 
 
 class Statistic(Protocol):
@@ -71,6 +82,10 @@ class Statistic(Protocol):
 
     def accumulate(self, batch: Batch) -> State:
         """Return the state of one batch; an empty batch gives the zero state."""
+        ...
+
+    def members(self, batch: Batch) -> Members:
+        """Return who enters which people set: a mask for every set of the layout, supplied here or not."""
         ...
 
     def contribute(self, state: State) -> Sums:
@@ -90,6 +105,21 @@ def merge(states: Sequence[State]) -> State:
         for name, array in state.items():
             merged[name] += array
     return merged
+
+
+def set_name(analysis: str, *parts: str) -> str:
+    """Return the name of a people set of an analysis, unique in the study for distinct parts.
+
+    Single slashes separate the parts; a slash inside one, which only the name of a level can hold, is doubled.
+    """
+    return "/".join((analysis, *(part.replace("/", "//") for part in parts)))
+
+
+def marked(people: int, positions: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return a mask over ``people`` people that is true at ``positions``."""
+    mask = np.zeros(people, np.bool_)
+    mask[positions] = True
+    return mask
 
 
 def to_grid(values: NDArray[np.float64], fraction_bits: int) -> NDArray[np.int64]:

@@ -41,12 +41,14 @@ class Slice:
     """Some people who have every covariate.
 
     Attributes:
+        people: their positions in the batch.
         x: (people, columns) float64.
         y: (outcomes, people) float64; 0 where the person does not count for the outcome.
         counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them.
         levels: (people,) int16, level of the effect; 0 for everybody without one.
     """
 
+    people: NDArray[np.intp]
     x: Floats
     y: Floats
     counted: Floats
@@ -77,7 +79,7 @@ def slices(
         if complete:
             counted = np.logical_and.reduce(counted, axis=0, keepdims=True)
         y[~np.broadcast_to(counted, y.shape)] = 0.0
-        yield Slice(x[start : start + step], y, counted.astype(np.float64), levels[part])
+        yield Slice(part, x[start : start + step], y, counted.astype(np.float64), levels[part])
 
 
 def people_by_level(part: Slice, levels: int) -> Integers:

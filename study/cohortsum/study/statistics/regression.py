@@ -16,9 +16,12 @@ Per outcome, over the people who have it and every covariate (``complete``: who 
 
 Under ``complete`` the first three are shared by all outcomes. A site supplies an outcome, and is asked for each level of
 each factor that its outcome be supplied together with it.
+
+People sets are those who count for an outcome and, because factors are 0/1 columns, those of them at each level, and at
+each crossing of levels whose columns meet in a product.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
@@ -29,18 +32,11 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
-from cohortsum.study.statistics.design import Design, build_design
+from cohortsum.study.statistics.design import Design, Group, build_design
 from cohortsum.study.statistics.estimates import Totals, estimate, term_names
-from cohortsum.study.statistics.interface import Block, State, Sums, merge, to_grid
+from cohortsum.study.statistics.interface import Block, Members, State, Sums, merge, set_name, to_grid
 from cohortsum.study.statistics.opening import opened
-from cohortsum.study.statistics.products import (
-    Slice,
-    centred,
-    exact,
-    floating,
-    people_by_level,
-    slices,
-)
+from cohortsum.study.statistics.products import Slice, centred, exact, floating, people_by_level, slices
 from cohortsum.study.statistics.regression_tables import Request, tables
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Factor, Number, Variable
@@ -106,23 +102,39 @@ class Regression:
         kind: Literal["additive", "site"] = "additive" if additive else "site"
         triangle = columns * (columns + 1) // 2
         bits = self.fraction_bits
+        single, pairs = self._design.groups(1), self._design.groups(2)
+        counted = [group for group in single if not group.factors or group.factors == (self._effect_factor,)]
         for position, outcome in enumerate(self.outcomes):
             supply = self._supply(outcome)
             if position == 0 or not self._complete:
                 people, sites, covariates = self._shared_blocks(outcome)
-                blocks.append(Block(people, "additive", 1 + self._levels, 1.0, "person", 0, supply))
-                blocks.append(Block(sites, "site", max(1, self._levels), 1.0, "site", 0, supply))
-                size = triangle + further * columns
-                blocks.append(Block(covariates, kind, size, 1.0, "person", bits, supply))
-            size = columns + 1 + further
-            blocks.append(Block(self._products_block(outcome), kind, size, 1.0, "person", bits, supply))
+                sets, size = self._sets(outcome, counted), 1 + self._levels
+                blocks.append(Block(people, "additive", size, 1.0, "person", 0, supply, sets))
+                blocks.append(Block(sites, "site", max(1, self._levels), 1.0, "site", 0, supply, sets))
+                sets, size = self._sets(outcome, pairs), triangle + further * columns
+                blocks.append(Block(covariates, kind, size, 1.0, "person", bits, supply, sets))
+            name, size = self._products_block(outcome), columns + 1 + further
+            sets = self._sets(outcome, single)
+            blocks.append(Block(name, kind, size, 1.0, "person", bits, supply, sets))
         return tuple(blocks)
 
     def accumulate(self, batch: Batch) -> State:
         """Return people, x, xx, y, xy and yy; float64 sums for ``within``, integers on the grid for ``none``."""
-        effect = None if self._effect_factor is None else self._effect_factor.name
-        parts = slices(batch, self._design, self.outcomes, effect, self._complete, self.where)
-        return reduce(lambda state, other: merge((state, other)), map(self._sums, parts))
+        return reduce(lambda state, other: merge((state, other)), map(self._sums, self._slices(batch)))
+
+    def members(self, batch: Batch) -> Members:
+        """Return who counts for each outcome, or for all under ``complete``: everybody, then by level."""
+        outcomes = self.outcomes[:1] if self._complete else self.outcomes
+        counted = np.zeros((len(outcomes), batch.people), np.bool_)
+        for part in self._slices(batch):
+            counted[:, part.people] = part.counted > 0
+        groups = self._design.groups(2)
+        held = [group.holds(batch) for group in groups]
+        return {
+            name: cases & at_levels
+            for outcome, cases in zip(outcomes, counted, strict=True)
+            for name, at_levels in zip(self._sets(outcome, groups), held, strict=True)
+        }
 
     def contribute(self, state: State) -> Sums:
         """Return the integers of every block: centred and rounded once, or the exact sums as they are."""
@@ -196,6 +208,10 @@ class Regression:
                 f"analysis '{self.name}', field '{key}': {found}; expected one or more of {', '.join(known)}"
             )
 
+    def _slices(self, batch: Batch) -> Iterator[Slice]:
+        effect = None if self._effect_factor is None else self._effect_factor.name
+        return slices(batch, self._design, self.outcomes, effect, self._complete, self.where)
+
     def _sums(self, part: Slice) -> State:
         """Return the state of one slice."""
         sums = exact(part, self.fraction_bits) if self._intercept else floating(part)
@@ -206,6 +222,11 @@ class Regression:
         base = {other.name for other in self.outcomes} if self._complete else {outcome.name}
         levels = [factor.level_name(level) for factor in self._design.factors for level in factor.levels]
         return (frozenset(base), *(frozenset({*base, level}) for level in levels))
+
+    def _sets(self, outcome: Number, groups: Sequence[Group]) -> tuple[str, ...]:
+        """Return the names of the people sets: the people who count for an outcome, by group."""
+        counted = "complete" if self._complete else outcome.name
+        return tuple(set_name(self.name, counted, *group.names) for group in groups)
 
     def _shared_blocks(self, outcome: Number) -> tuple[str, str, str]:
         """Return the names of the blocks people, sites and covariates."""

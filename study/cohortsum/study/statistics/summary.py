@@ -5,6 +5,8 @@ grid, to the sums. The integers are added exactly, so batches, sites and order c
 are formed from them in rational arithmetic and rounded once, so nothing cancels. Rounding moves a mean by at most
 ``half_width * 2**-(fraction_bits + 1)`` and the variance by about ``half_width**2 * 2**-fraction_bits``; a variance that
 small is reported as 0.
+
+People sets, per variable and cell: those who have a value, and those of the cell who do not.
 """
 
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
-from cohortsum.study.statistics.interface import Block, State, Sums, to_grid
+from cohortsum.study.statistics.interface import Block, Members, State, Sums, marked, set_name, to_grid
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
@@ -49,10 +51,9 @@ class Summary:
             for cell in self._cells():
                 prefix = self._prefix(variable, cell)
                 supply = (frozenset({variable.name, *self._level_names(cell)}),)
-                blocks.append(Block(f"{prefix}/people", "additive", 2, 1.0, "person", 0, supply))
-                blocks.append(
-                    Block(f"{prefix}/sums", "additive", 2, 1.0, "person", self.fraction_bits, supply)
-                )
+                sets, bits = self._sets(variable, cell), self.fraction_bits
+                blocks.append(Block(f"{prefix}/people", "additive", 2, 1.0, "person", 0, supply, sets))
+                blocks.append(Block(f"{prefix}/sums", "additive", 2, 1.0, "person", bits, supply, sets[:1]))
         return tuple(blocks)
 
     def accumulate(self, batch: Batch) -> State:
@@ -62,14 +63,24 @@ class Summary:
         shape = (len(self.variables), len(self._cells()), 2)
         counts, sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for row, variable in enumerate(self.variables):
-            u = normalised(clipped(batch, variable, people), variable.middle, variable.half_width)
-            missing = np.isnan(u)
-            u[missing] = 0.0
-            for column, values in enumerate((~missing, missing)):
-                counts[row, :, column] = _sums_between(values.astype(np.int64), edges)
+            u, missing = _values(batch, variable, people)
+            for column, counted in enumerate((~missing, missing)):
+                counts[row, :, column] = _sums_between(counted.astype(np.int64), edges)
             for column, values in enumerate((u, u * u)):
                 sums[row, :, column] = _sums_between(to_grid(values, self.fraction_bits), edges)
         return {"people": counts, "sums": sums}
+
+    def members(self, batch: Batch) -> Members:
+        """Return, per variable and cell, who has a value and who has none."""
+        people, cells = self._people_by_cell(batch)
+        masks: dict[str, NDArray[np.bool_]] = {}
+        for variable in self.variables:
+            _, missing = _values(batch, variable, people)
+            for position, cell in enumerate(self._cells()):
+                here, (present, absent) = cells == position, self._sets(variable, cell)
+                masks[present] = marked(batch.people, people[here & ~missing])
+                masks[absent] = marked(batch.people, people[here & missing])
+        return masks
 
     def contribute(self, state: State) -> Sums:
         """Return the integers of every block; they are the state itself."""
@@ -123,6 +134,11 @@ class Summary:
     def _prefix(self, variable: Number, cell: tuple[str, ...]) -> str:
         return "/".join((self.name, variable.name, *self._level_names(cell)))
 
+    def _sets(self, variable: Number, cell: tuple[str, ...]) -> tuple[str, str]:
+        """Return the names of the people sets of a cell: with a value, and without one."""
+        parts = (variable.name, *self._level_names(cell))
+        return set_name(self.name, *parts), set_name(self.name, *parts, "missing")
+
     def _people_by_cell(self, batch: Batch) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the people who are in a cell, sorted by cell, and the cell of each."""
         people = selected(batch, self.where)
@@ -135,6 +151,16 @@ class Summary:
         people, cells = people[grouped], cells[grouped]
         order = np.argsort(cells, kind="stable")
         return people[order], cells[order]
+
+
+def _values(
+    batch: Batch, variable: Number, people: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the normalised values of ``people``, 0 where there is none, and for whom there is none."""
+    u = normalised(clipped(batch, variable, people), variable.middle, variable.half_width)
+    missing = np.isnan(u)
+    u[missing] = 0.0
+    return u, missing
 
 
 def _sums_between(values: NDArray[np.int64], edges: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -35,6 +35,11 @@ class ConsortiumStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.ListStudies = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/ListStudies',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesReply.FromString,
+                _registered_method=True)
         self.GetStudy = channel.unary_unary(
                 '/cohortsum.wire.v1.Consortium/GetStudy',
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetStudyRequest.SerializeToString,
@@ -55,20 +60,47 @@ class ConsortiumStub:
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
                 _registered_method=True)
+        self.SubmitStudy = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/SubmitStudy',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SignedStudy.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+                _registered_method=True)
+        self.WithdrawStudy = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/WithdrawStudy',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyWithdrawal.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+                _registered_method=True)
+        self.GetStatus = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/GetStatus',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetStatusRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyStatus.FromString,
+                _registered_method=True)
+        self.GetResult = channel.unary_stream(
+                '/cohortsum.wire.v1.Consortium/GetResult',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
+                _registered_method=True)
 
 
 class ConsortiumServicer:
     """Missing associated documentation comment in .proto file."""
 
+    def ListStudies(self, request, context):
+        """The studies at the coordinator. Answers at once if something changed since `after`, else when it does or the wait ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStudy(self, request, context):
-        """The study that is enrolling or running, as the statistician signed it.
+        """One study, as the statistician signed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Next(self, request, context):
-        """The next packet for this site after `after`; answers at once if there is one, else when one comes or the wait ends.
+        """The next packet of a study for this site after `after`; answers at once if there is one, else when one comes or the wait ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,9 +120,42 @@ class ConsortiumServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SubmitStudy(self, request, context):
+        """A statistician's signed study begins to enrol. Sending the same bytes again changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawStudy(self, request, context):
+        """The statistician who signed a study takes it back: open rounds end, released results stand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStatus(self, request, context):
+        """Who has answered, who is present, what blocks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetResult(self, request, context):
+        """The typed result document of a released study, in pieces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsortiumServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ListStudies': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStudies,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesReply.SerializeToString,
+            ),
             'GetStudy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStudy,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetStudyRequest.FromString,
@@ -111,6 +176,26 @@ def add_ConsortiumServicer_to_server(servicer, server):
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
             ),
+            'SubmitStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubmitStudy,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SignedStudy.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
+            ),
+            'WithdrawStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawStudy,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyWithdrawal.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
+            ),
+            'GetStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatus,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetStatusRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyStatus.SerializeToString,
+            ),
+            'GetResult': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetResult,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'cohortsum.wire.v1.Consortium', rpc_method_handlers)
@@ -121,6 +206,33 @@ def add_ConsortiumServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Consortium:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def ListStudies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/ListStudies',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ListStudiesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetStudy(request,
@@ -220,6 +332,114 @@ class Consortium:
             '/cohortsum.wire.v1.Consortium/Upload',
             cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubmitStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/SubmitStudy',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.SignedStudy.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/WithdrawStudy',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyWithdrawal.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetStatus',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetStatusRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.StudyStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetResult',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
             options,
             channel_credentials,
             insecure,

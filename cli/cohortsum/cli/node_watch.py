@@ -1,0 +1,64 @@
+"""`cohortsum node status | withdraw | run`: a node at work, and people who withdraw their consent."""
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cohortsum.cli.consoles import output
+from cohortsum.cli.keys import say
+from cohortsum.cli.node_admin import Folder, findings_table
+from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.node.consent import withdraw_consent
+from cohortsum.node.files import read
+from cohortsum.node.findings import exit_code
+from cohortsum.node.status import node_findings
+
+
+def status(
+    folder: Folder, as_json: Annotated[bool, typer.Option("--json", help="For monitoring.")] = False
+) -> None:
+    """Show whether the node runs, reaches the coordinator, and waits for you; exit code 0 well, 1 look, 2 broken."""
+    findings = node_findings(folder, datetime.now(UTC))
+    code = exit_code(findings)
+    if as_json:
+        typer.echo(json.dumps({"code": code, "checks": [asdict(finding) for finding in findings]}, indent=1))
+    else:
+        output().print(findings_table(findings))
+    raise typer.Exit(code)
+
+
+def withdraw(
+    folder: Folder,
+    ids: Annotated[
+        Path | None, typer.Option(help="A file with one person id per line; without it, standard input.")
+    ] = None,
+) -> None:
+    """People withdrew their consent: leave them out of every cohort and close the epoch, at once."""
+    text = sys.stdin.buffer.read() if ids is None else read(ids)
+    try:
+        lines = text.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ConfigurationError("the person ids: expected UTF-8 text; save the file as such") from None
+    epoch, new = withdraw_consent(folder, lines)
+    say(
+        f"{new} ids joined the exclusion list; epoch {epoch} is closed. Open rounds end here, released results stand."
+        f"\nnext: cohortsum node snapshot {folder} --epoch NEW-LABEL, and tell the statistician that label"
+    )
+
+
+def run_node(
+    folder: Folder,
+    patience: Annotated[
+        float, typer.Option(help="Seconds without the coordinator before giving up; never by default.")
+    ] = math.inf,
+) -> None:
+    """Serve until SIGTERM: one JSON line per event on standard output, which stays here."""
+    from cohortsum.node.serve import run
+
+    raise typer.Exit(run(folder, patience))

@@ -1,0 +1,140 @@
+"""A statistician's line to the coordinator: submit, list, look, take back, fetch a result. One call, one answer, no retries.
+
+Both ends prove an identity of the roster, as nodes do; what the coordinator answers about a study is for reading and is
+checked where it matters: a fetched result must name the digest of the study that was asked for.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import grpc
+
+from cohortsum.coordinator.hub import StudyEntry
+from cohortsum.coordinator.status import AttemptStatus, SiteStatus, StudyStatus
+from cohortsum.crypto.certificates import certify, trust_anchor
+from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError
+from cohortsum.protocol.codec import MESSAGE_OPTIONS, WIRE_VERSION
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.roster import Roster
+from cohortsum.report.document import ResultDocument, from_json
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.definition.withdrawal import Withdrawal
+from cohortsum.wire.v1 import service_pb2, service_pb2_grpc
+
+TIMEOUT_S = 60.0
+MAX_DOCUMENT_BYTES = 2**30
+LIFETIME = timedelta(hours=1)
+DOWN = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+
+R = TypeVar("R")
+
+
+class Desk:
+    """Calls the coordinator under a statistician's identity.
+
+    Every method raises RefusedError with the coordinator's sentence where it refuses, and LineError where it does not answer.
+
+    Args:
+        stub: of an open channel.
+        target: host and port, for errors.
+    """
+
+    def __init__(self, stub: "service_pb2_grpc.ConsortiumAsyncStub", target: str) -> None:
+        self._stub, self._target = stub, target
+
+    async def submit(self, signed: SignedStudy) -> None:
+        """Hand a study in."""
+        held = service_pb2.SignedStudy(
+            canonical=signed.canonical, statistician=signed.statistician, signature=signed.signature
+        )
+        await self._asked(self._stub.SubmitStudy(held, timeout=TIMEOUT_S))
+
+    async def withdraw(self, withdrawal: Withdrawal) -> None:
+        """Take a study back."""
+        held = service_pb2.StudyWithdrawal(
+            digest=withdrawal.digest, statistician=withdrawal.statistician, signature=withdrawal.signature
+        )
+        await self._asked(self._stub.WithdrawStudy(held, timeout=TIMEOUT_S))
+
+    async def studies(self) -> tuple[StudyEntry, ...]:
+        """Return all studies at the coordinator, the newest last."""
+        request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION)
+        reply = await self._asked(self._stub.ListStudies(request, timeout=TIMEOUT_S))
+        return tuple(StudyEntry(held.digest, held.name, held.version, held.state) for held in reply.studies)
+
+    async def study(self, digest: bytes) -> SignedStudy:
+        """Return a study as it was signed; nothing is verified."""
+        request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=digest)
+        held = await self._asked(self._stub.GetStudy(request, timeout=TIMEOUT_S))
+        return SignedStudy(held.canonical, held.statistician, held.signature)
+
+    async def status(self, digest: bytes) -> StudyStatus:
+        """Return where a study stands."""
+        held = await self._asked(
+            self._stub.GetStatus(service_pb2.GetStatusRequest(digest=digest), timeout=TIMEOUT_S)
+        )
+        return StudyStatus(
+            held.digest,
+            held.name,
+            held.version,
+            held.state,
+            held.reason,
+            _moment(held.enrolment_closes),
+            tuple(
+                SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites
+            ),
+            tuple(
+                AttemptStatus(one.attempt, one.state, one.reason, tuple(one.survivors))
+                for one in held.attempts
+            ),
+            tuple(held.blocks),
+        )
+
+    async def result(self, digest: bytes) -> ResultDocument:
+        """Return the released document of a study; raises AuthenticationError if it is about another one."""
+        parts: list[bytes] = []
+        call = self._stub.GetResult(service_pb2.GetResultRequest(digest=digest), timeout=10 * TIMEOUT_S)
+        try:
+            async for chunk in call:
+                parts.append(chunk.document)
+                if sum(map(len, parts)) > MAX_DOCUMENT_BYTES:
+                    raise RefusedError(f"a result of more than {MAX_DOCUMENT_BYTES} bytes; nothing was kept")
+        except grpc.aio.AioRpcError as error:
+            raise self._fault(error) from error
+        document = from_json(b"".join(parts))
+        if document.study.digest != digest.hex():
+            raise AuthenticationError("the coordinator handed out the result of another study")
+        return document
+
+    async def _asked(self, call: Awaitable[R]) -> R:
+        try:
+            return await call
+        except grpc.aio.AioRpcError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: grpc.aio.AioRpcError) -> RefusedError | LineError:
+        if error.code() in DOWN:
+            return LineError(
+                f"the coordinator at {self._target} does not answer; check address and network, and whether your key is in "
+                "its newest roster"
+            )
+        return RefusedError(f"the coordinator refuses: {error.details()}")
+
+
+@asynccontextmanager
+async def open_desk(target: str, signer: Signer, roster: Roster) -> AsyncGenerator[Desk]:
+    """Open a line with TLS 1.3 on which both ends prove an identity of ``roster``."""
+    now, hub = datetime.now(UTC), roster.coordinator
+    tls = certify(signer.key, signer.identity.id, now, LIFETIME)
+    credentials = grpc.ssl_channel_credentials(
+        trust_anchor(hub.id, hub.key, now), tls.private_key, tls.certificate
+    )
+    options = [("grpc.ssl_target_name_override", hub.id), *MESSAGE_OPTIONS]
+    async with grpc.aio.secure_channel(target, credentials, options=options) as channel:
+        yield Desk(service_pb2_grpc.ConsortiumStub(channel), target)
+
+
+def _moment(text: str) -> datetime | None:
+    return None if not text else datetime.fromisoformat(text)

@@ -1,0 +1,323 @@
+"""All studies of one consortium: taking them in, running them side by side, and finding them again after a restart.
+
+The store is the truth. Whatever is not over is taken up again when the coordinator starts: answers, a closed enrolment
+window and a named survivor set are in the store, and only what happened inside an open round is lost.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import structlog
+from sqlalchemy import select
+
+from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.publish import release_folder
+from cohortsum.coordinator.roll import Roll
+from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
+from cohortsum.coordinator.status import FINAL, StudyStatus, study_status
+from cohortsum.coordinator.store import PresenceRow, RoundRow, Store, StudyRow
+from cohortsum.crypto.errors import (
+    AuthenticationError,
+    CohortsumError,
+    ConfigurationError,
+    RefusedError,
+    RemoteProtocolError,
+)
+from cohortsum.crypto.signing import IdentityKey
+from cohortsum.protocol.approvals import approval_context
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.roster import Identity
+from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
+from cohortsum.study.definition.signing import SignedStudy, open_study
+from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
+from cohortsum.study.planning import plan_study
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+PRESENCE_GRAIN = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a coordinator keeps things.
+
+    Attributes:
+        store: the durable store.
+        spool: uploads of open rounds.
+        results: releases, in a folder per study and version.
+        pool: threads for additions and masks.
+        pace: waits that differ from the studies'.
+    """
+
+    store: Store
+    spool: Path
+    results: Path
+    pool: Executor
+    pace: Pace = AS_WRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class StudyEntry:
+    """One line of the list of studies."""
+
+    digest: bytes
+    name: str
+    version: int
+    state: str
+
+
+class Hub:
+    """Runs the studies of a consortium.
+
+    Args:
+        roll: returns who counts now.
+        key: the coordinator's identity key.
+        place: where things are kept.
+        clock: for enrolment and gathering.
+    """
+
+    def __init__(
+        self, roll: Callable[[], Roll], key: IdentityKey, place: Place, clock: Clock | None = None
+    ) -> None:
+        self._roll, self._key, self._place = roll, key, place
+        self._clock = clock or SystemClock()
+        self._runners: dict[bytes, StudyRunner] = {}
+        self._tasks: dict[bytes, asyncio.Task[Outcome]] = {}
+        self._changed = asyncio.Condition()
+        self._serial = int(self._clock.now().timestamp() * 1000)
+        self._taking = asyncio.Lock()
+        self._heard: dict[str, datetime] = {}
+
+    @property
+    def roll(self) -> Roll:
+        """Who counts now."""
+        return self._roll()
+
+    @property
+    def runners(self) -> tuple[StudyRunner, ...]:
+        """The studies that this process runs or has run, in the order in which they came."""
+        return tuple(self._runners.values())
+
+    async def resume(self) -> None:
+        """Take up every study that is not over. One that cannot be is reported; the others go on."""
+        with self._place.store.transaction() as session:
+            rows = session.scalars(
+                select(StudyRow).where(StudyRow.state.not_in(FINAL)).order_by(StudyRow.submitted)
+            )
+            held = [
+                (row.name, SignedStudy(row.canonical, row.statistician, row.signature)) for row in rows.all()
+            ]
+        for name, signed in held:
+            try:
+                study = self._open(signed)
+                await self._start(study, signed)
+            except CohortsumError as error:
+                log.error("study.not_resumed", study=name, error=type(error).__name__, sentence=error.message)
+
+    async def submit(self, signed: SignedStudy) -> bytes:
+        """Take in a study and begin its enrolment; return its digest. The same bytes again change nothing.
+
+        Raises:
+            AuthenticationError: no statistician of the roster signed it.
+            RefusedError: it cannot run, or an earlier or equal version is in its way.
+        """
+        try:
+            study = self._open(signed)
+            refuse_unbuilt(study)
+            plan_study(study, self.roll.whole(study.roster))
+        except ConfigurationError as error:  # about the study, which the caller wrote
+            raise RefusedError(error.message) from error
+        async with self._taking:
+            if study.digest in self._runners or self._state(study.digest) is not None:
+                return study.digest
+            if study.expires < self._clock.now().date():
+                raise RefusedError(f"study {study.study} expired on {study.expires}; sign a new version")
+            await self._make_way(study)
+            await self._start(study, signed)
+        return study.digest
+
+    async def withdraw(self, withdrawal: Withdrawal) -> None:
+        """End a study that its statistician takes back; released results stand. Raises AuthenticationError."""
+        with self._place.store.transaction() as session:
+            row = session.get(StudyRow, withdrawal.digest.hex())
+            if row is None:
+                raise RefusedError("no such study at this coordinator")
+            study, signed_by = parse_canonical(row.canonical), row.statistician
+        verify_withdrawal(withdrawal, signed_by, self.roll.counted(study.roster))
+        runner = self._runners.get(withdrawal.digest)
+        if runner is not None:
+            await runner.stop("withdrawn", "the statistician withdrew the study")
+        log.info("study.withdrawn", study=study.study, version=study.version)
+
+    def signed(self, digest: bytes) -> SignedStudy:
+        """Return a study as it was signed; raises RemoteProtocolError (S1) for one that is not here."""
+        with self._place.store.transaction() as session:
+            row = session.get(StudyRow, digest.hex())
+            if row is None:
+                raise RemoteProtocolError("S1", "no such study at this coordinator")
+            return SignedStudy(row.canonical, row.statistician, row.signature)
+
+    def entries(self) -> tuple[StudyEntry, ...]:
+        """Return all studies, the newest last."""
+        with self._place.store.transaction() as session:
+            rows = session.scalars(select(StudyRow).order_by(StudyRow.submitted)).all()
+            return tuple(
+                StudyEntry(bytes.fromhex(row.digest), row.name, row.version, row.state) for row in rows
+            )
+
+    def attempts(self) -> Counter[str]:
+        """Return how many attempts there are in every state."""
+        with self._place.store.transaction() as session:
+            return Counter(session.scalars(select(RoundRow.state)).all())
+
+    async def changes(self, after: int, wait_s: float) -> int:
+        """Return the serial of the list of studies, once it is another than ``after`` or the wait ends."""
+        try:
+            async with asyncio.timeout(wait_s), self._changed:
+                await self._changed.wait_for(lambda: self._serial != after)
+        except TimeoutError:
+            pass
+        return self._serial
+
+    def status(self, digest: bytes) -> StudyStatus:
+        """Return where a study stands; raises RefusedError for one that is not here."""
+        return study_status(self._place.store, digest, self._runners.get(digest))
+
+    def document(self, digest: bytes) -> bytes:
+        """Return the released document of a study; raises RefusedError where there is none."""
+        held = self._place.store.result(digest.hex())
+        if held is None:
+            state = self._state(digest)
+            raise RefusedError(
+                "no such study at this coordinator"
+                if state is None
+                else f"the study is {state}; there is no result"
+            )
+        return held
+
+    def running(self, digest: bytes) -> StudyRunner:
+        """Return what runs a study; raises RemoteProtocolError (S1) for one that does not run here."""
+        runner = self._runners.get(digest)
+        if runner is None:
+            raise RemoteProtocolError("S1", "no such study runs at this coordinator")
+        return runner
+
+    def owner(self, context: bytes) -> StudyRunner:
+        """Return what runs the study that a message belongs to; raises RemoteProtocolError (M3, or A1 for a late answer)."""
+        for runner in reversed(self.runners):
+            if runner.owns(context):
+                return runner
+        for entry in self.entries():
+            study = parse_canonical(self.signed(entry.digest).canonical)
+            if context == approval_context(entry.digest, self.roll.whole(study.roster).digest):
+                raise RemoteProtocolError(
+                    "A1", f"study {entry.name} version {entry.version} is {entry.state}"
+                )
+        raise RemoteProtocolError("M3", "the message belongs to no open round")
+
+    def heard(self, site: str) -> None:
+        """Note that a site called; written down at most every `PRESENCE_GRAIN`."""
+        moment = self._clock.now()
+        if moment - self._heard.get(site, datetime.min.replace(tzinfo=UTC)) > PRESENCE_GRAIN:
+            with self._place.store.transaction() as session:
+                session.merge(PresenceRow(site=site, seen=moment))
+            self._heard[site] = moment
+
+    def place_of(self, caller: Identity, runner: StudyRunner) -> int:
+        """Return the roster index that a caller has in a study; raises AuthenticationError if it is not in it."""
+        roster = self.roll.whole(runner.plan.study.roster)
+        identity = roster.identities.get(caller.id)
+        if identity is None or identity.key != caller.key or identity.index not in runner.names:
+            raise AuthenticationError
+        assert identity.index is not None  # noqa: S101 - `names` holds indices only
+        return identity.index
+
+    async def exclude_denied(self) -> None:
+        """Let a revocation reach the studies that are under way."""
+        for runner in self.runners:
+            if not runner.over:
+                roster = self.roll.counted(runner.plan.study.roster)
+                if set(map(str, roster.sites)) != set(runner.names.values()):
+                    await runner.exclude(roster)
+
+    def adopt(self, runner: StudyRunner) -> None:
+        """Serve a study; whoever adopts it runs it."""
+        runner.remember()
+        self._runners[runner.plan.study.digest] = runner
+
+    async def ended(self, digest: bytes) -> Outcome:
+        """Return how a study ends, once it has."""
+        return await asyncio.shield(self._tasks[digest])
+
+    async def close(self) -> None:
+        """Stop all studies where they are; a restart takes them up again."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _open(self, signed: SignedStudy) -> FrozenStudy:
+        version = parse_canonical(signed.canonical).roster
+        return open_study(signed, self.roll.counted(version))
+
+    def _state(self, digest: bytes) -> str | None:
+        with self._place.store.transaction() as session:
+            row = session.get(StudyRow, digest.hex())
+            return None if row is None else row.state
+
+    async def _make_way(self, study: FrozenStudy) -> None:
+        """Refuse a version that is not new; end an earlier one whose enrolment is still open."""
+        for entry in self.entries():
+            if entry.name != study.study:
+                continue
+            if entry.version >= study.version:
+                raise RefusedError(
+                    f"study {study.study}: version {entry.version} is here already; write version {entry.version + 1}"
+                )
+            runner = self._runners.get(entry.digest)
+            if runner is None or runner.over:
+                continue
+            if runner.state != "enrolling":
+                raise RefusedError(
+                    f"study {study.study}: the round of version {entry.version} is under way; wait until it has ended, or "
+                    "withdraw that version"
+                )
+            await runner.stop("superseded", f"version {study.version} took its place")
+
+    async def _start(self, study: FrozenStudy, signed: SignedStudy) -> None:
+        place, roll = self._place, self.roll
+        roster = roll.counted(study.roster)
+        runner = StudyRunner(
+            plan_study(study, roll.whole(study.roster)),
+            signed,
+            roster,
+            Signer(roster.coordinator, self._key),
+            place.store,
+            place.spool / study.digest.hex()[:16],
+            release_folder(place.results, study),
+            place.pool,
+            place.pace,
+            self._clock,
+        )
+        self.adopt(runner)
+        self._tasks[study.digest] = asyncio.create_task(self._run(runner))
+        await self._tell()
+
+    async def _run(self, runner: StudyRunner) -> Outcome:
+        try:
+            return await runner.run()
+        except CohortsumError as error:
+            log.error("study.failed", study=runner.plan.study.study, sentence=error.message)
+            runner.over = True
+            raise
+        finally:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._serial += 1
+            self._changed.notify_all()

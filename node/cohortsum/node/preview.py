@@ -1,0 +1,213 @@
+"""A dry run of one study on this site's real data: every rule with its outcome, and what would leave, block by block.
+
+Nothing is sent, nothing is written to the ledger. The rules are asked one by one where a round would stop at the first that
+fails. Counts of people and the values themselves are for the admin who sits beside the data; they stay on the screen, or in
+a file of mode 0600.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.crypto.errors import CohortsumError
+from cohortsum.node.config import NodeConfig, load_node_config, load_policy_config
+from cohortsum.node.decisions import Decision, read_asked, read_decisions
+from cohortsum.node.doctor_data import check_snapshot
+from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
+from cohortsum.node.ledger import Ledger
+from cohortsum.node.policy import floors_for
+from cohortsum.node.tables.mapping import Needs
+from cohortsum.node.tables.reader import Tables, open_tables
+from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.planning import StudyPlan
+
+WORD_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """One block as it would leave this site, masked.
+
+    Attributes:
+        name: of the block.
+        analysis: whose block it is; empty for the number of people.
+        supplied: whether this site sends its own numbers, or zeros.
+        values: (size,) int64, before masking; zeros where it does not supply the block.
+        people: people of the smallest people set that the block is about; None where it is about none or not supplied.
+    """
+
+    name: str
+    analysis: str
+    supplied: bool
+    values: NDArray[np.int64] = field(repr=False)
+    people: int | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a study would do here.
+
+    Attributes:
+        plan: of the study.
+        statistician: who signed it.
+        findings: every rule with its outcome.
+        people: of the cohort at this site; None where the tables could not be read.
+        leaving: the blocks in the order they travel; empty where the tables could not be read.
+        lacking: variables of the study that this site cannot supply, with the reason.
+    """
+
+    plan: StudyPlan
+    statistician: str
+    findings: tuple[Finding, ...]
+    people: int | None = field(repr=False)
+    leaving: tuple[Leaving, ...]
+    lacking: Mapping[str, str]
+
+    def to_csv(self) -> bytes:
+        """Return the integers before masking, one line per number."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("block", "place", "supplied", "value"))
+        for block in self.leaving:
+            writer.writerows(
+                (block.name, place, "yes" if block.supplied else "no", int(value))
+                for place, value in enumerate(block.values)
+            )
+        return text.getvalue().encode()
+
+
+def preview(folder: Path, signed: SignedStudy) -> Preview:
+    """Return what a study would do here.
+
+    Raises ConfigurationError or AuthenticationError where the study or the node's own files cannot be read at all.
+    """
+    asked = read_asked(folder, signed)
+    plan, study = asked.plan, asked.plan.study
+    config = load_node_config(folder / "node.yaml")
+    findings = [ok("signature", f"signed by statistician '{asked.statistician}' of a roster pinned here")]
+    findings.append(_tried("version", "this version can run it", lambda: refuse_unbuilt(study)))
+    findings.append(_expiry(study, datetime.now(UTC)))
+    findings.append(_decision(read_decisions(folder).get(study.digest)))
+    policy = load_policy_config(folder / "policy.yaml")
+    findings.append(
+        _tried("policy", f"profile {policy.profile} allows it", lambda: floors_for(study, policy))
+    )
+    findings.append(check_snapshot(folder, config, study))
+    findings.append(_versions(folder, study))
+    try:
+        floor = floors_for(study, policy).min_participants_per_site
+    except CohortsumError:
+        floor = study.protection.min_participants_per_site
+    try:
+        tables = _open(config, plan, folder)
+    except CohortsumError as error:
+        findings += [
+            from_error("tables", error.message),
+            skipped("people", "not tried: the tables cannot be read"),
+        ]
+        return Preview(plan, asked.statistician, tuple(findings), None, (), {})
+    with tables:
+        findings.append(ok("tables", "every table, column and code that the study needs can be read"))
+        people, supplied = plan.supply(tables.batches(), floor)
+        findings.append(_people(people, floor))
+        sizes = _sizes(plan, tables)
+        _, values = plan.contribution(tables.batches(), plan.round.blocks, supplied)
+        leaving = _leaving(plan, supplied, sizes, values)
+        lacking = dict(tables.missing_variables)
+    return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)
+
+
+def _open(config: NodeConfig, plan: StudyPlan, scratch: Path) -> Tables:
+    cohort = plan.cohort
+    needs = Needs(plan.study.variables, cohort.required, cohort.reads - cohort.required)
+    return open_tables(config, needs, scratch)
+
+
+def _leaving(
+    plan: StudyPlan, supplied: frozenset[str], sizes: Mapping[str, int], values: NDArray[np.int64]
+) -> tuple[Leaving, ...]:
+    blocks = {
+        block.name: (statistic.name, block) for statistic in plan.statistics for block in statistic.layout()
+    }
+    leaving: list[Leaving] = []
+    start = 0
+    for planned in plan.round.blocks:
+        part = values[start : start + planned.size]
+        start += planned.size
+        analysis, block = blocks.get(planned.name, ("", None))
+        sends = not planned.supply or planned.supply[0] <= supplied
+        sets = () if block is None or not sends else block.sets
+        smallest = min((sizes.get(name, 0) for name in sets), default=None)
+        leaving.append(Leaving(planned.name, analysis, sends, part.copy(), smallest))
+    return tuple(leaving)
+
+
+def _sizes(plan: StudyPlan, tables: Tables) -> dict[str, int]:
+    """Return how many people are in every people set of the study that is not empty."""
+    sizes: dict[str, int] = {}
+    for masks in plan.members(tables.batches()):
+        for name, mask in masks.items():
+            sizes[name] = sizes.get(name, 0) + int(np.count_nonzero(mask))
+    return sizes
+
+
+def _tried(name: str, sentence: str, rule: Callable[[], object]) -> Finding:
+    try:
+        rule()
+    except CohortsumError as error:
+        return from_error(name, error.message)
+    return ok(name, sentence)
+
+
+def _expiry(study: FrozenStudy, now: datetime) -> Finding:
+    if study.expires < now.date():
+        return failure(
+            "expiry", f"the study expired on {study.expires}", "ask the statistician for a new version"
+        )
+    return ok("expiry", f"the study runs until {study.expires}")
+
+
+def _decision(decision: Decision | None) -> Finding:
+    if decision is None:
+        return warning("decision", "nothing is decided yet, so nothing is sent", "approve or decline it")
+    said = f"{'approved' if decision.approved else 'declined'} by {decision.by}"
+    if decision.analyses is not None:
+        said += f", for {', '.join(sorted(decision.analyses))}"
+    if decision.until is not None:
+        said += f", until {decision.until}"
+    return ok("decision", said)
+
+
+def _versions(folder: Path, study: FrozenStudy) -> Finding:
+    ledger = Ledger(folder / "ledger.db")
+    try:
+        seen = ledger.seen_version(study.study)
+        closed = ledger.closed_since(study.epoch)
+    finally:
+        ledger.close()
+    if closed is not None:
+        return failure(
+            "ledger",
+            f"epoch {study.epoch} was closed on {closed.date()} because consent was withdrawn",
+            "make a snapshot with a new label; the statistician names it in a new version",
+        )
+    if seen is not None and seen > study.version:
+        return failure("ledger", f"version {seen} of this study was seen here", "ask for the newest version")
+    return ok("ledger", "the ledger has nothing against it")
+
+
+def _people(people: int, floor: int) -> Finding:
+    if people < floor:
+        return failure(
+            "people",
+            f"{people} people are in the cohort here, at least {floor} are required",
+            "decline; the study needs a wider cohort or a lower min_participants_per_site",
+        )
+    return ok("people", f"{people} people are in the cohort here, at least {floor} are required")
