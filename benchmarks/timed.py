@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.runner import Outcome, StudyRunner
 from cohortsum.crypto.errors import LocalProtocolError
 from cohortsum.node.session import StudySession
@@ -112,16 +113,22 @@ class TimedRunner(StudyRunner):
     opened: NDArray[np.int64]
 
     async def _attempt(
-        self, key: RoundKey, approvals: Mapping[int, Envelope], bound: tuple[int, ...]
+        self,
+        key: RoundKey,
+        approvals: Mapping[int, Envelope],
+        bound: tuple[int, ...],
+        earlier: Earlier | None = None,
     ) -> tuple[Outcome, tuple[int, ...]]:
         self.clock.note("open")
-        return await super()._attempt(key, approvals, bound)
+        return await super()._attempt(key, approvals, bound, earlier)
 
-    async def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
+    async def _close(
+        self, key: RoundKey, machine: CoordinatorRound, earlier: Earlier | None = None
+    ) -> tuple[Outcome, tuple[int, ...]]:
         self.clock.note("opened")
         if isinstance(machine.state, Opened):
             self.opened = machine.state.values
-        return await super()._close(key, machine)
+        return await super()._close(key, machine, earlier)
 
     def _set_deadline(self, step: str) -> None:
         self.clock.steps.append((step, time.perf_counter()))

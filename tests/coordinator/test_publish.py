@@ -11,7 +11,7 @@ from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.report import forest
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.study.batch import Batch
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.planning import StudyPlan, by_block, plan_study
 from tests.edges.harness import People, pinned_roster, signed_study, study_with
 from tests.edges.oracle import check_pooled
 
@@ -39,17 +39,22 @@ def opened(plan: StudyPlan) -> Opened:
     return Opened((0, 1, 2, 3, 4), SURVIVORS, sum(people for people, _ in given), blocks, values)
 
 
+def document_of(plan: StudyPlan) -> ResultDocument:
+    state = opened(plan)
+    return result_document(plan, ROSTER, KEY, state, by_block(state.blocks, state.values))
+
+
 @pytest.fixture(scope="module")
 def document() -> ResultDocument:
     plan = plan_of(study_with())
-    return result_document(plan, ROSTER, KEY, opened(plan))
+    return document_of(plan)
 
 
 @pytest.fixture(scope="module")
 def with_effect() -> ResultDocument:
     """Cohen's d of the factor is asked for."""
     plan = plan_of(study_with().replace("terms: [dx, age]", "terms: [dx, age], report: {effect: dx}"))
-    return result_document(plan, ROSTER, KEY, opened(plan))
+    return document_of(plan)
 
 
 def names(folder: Path) -> set[str]:

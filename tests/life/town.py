@@ -21,6 +21,7 @@ from cohortsum.coordinator.roll import RollBook
 from cohortsum.coordinator.runner import AS_WRITTEN, Pace
 from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store
+from cohortsum.node import inbox
 from cohortsum.node.board import StudyLine
 from cohortsum.node.client import Caller, Connection, Line
 from cohortsum.node.config import load_node_config, load_policy_config
@@ -152,6 +153,7 @@ class Town:
                     decision=decisions,
                     pool=self.pool,
                     scratch=folder,
+                    study=inbox.held(folder).get,
                 )
 
             async with Connection(line, signer, pin.newest) as connection:

@@ -138,8 +138,8 @@ class Consortium:
             self.approvals,
             self.coordinator_bound,
         )
-        key = RoundKey(hashlib.sha256(self.seed.encode()).digest()[:16], 1, self.attempt)
-        self.coordinator = CoordinatorRound(setup, key)
+        self.coordinator_key = RoundKey(hashlib.sha256(self.seed.encode()).digest()[:16], 1, self.attempt)
+        self.coordinator = CoordinatorRound(setup, self.coordinator_key)
         self.uploads: dict[int, Vector] = {}
         self.down: set[int] = set()
         self.errors: list[tuple[int, RemoteProtocolError]] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
+from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.clock import Clock, SystemClock
 from cohortsum.coordinator.publish import release_folder
 from cohortsum.coordinator.roll import Roll
@@ -290,9 +291,9 @@ class Hub:
 
     async def _start(self, study: FrozenStudy, signed: SignedStudy) -> None:
         place, roll = self._place, self.roll
-        roster = roll.counted(study.roster)
+        roster, plan = roll.counted(study.roster), plan_study(study, roll.whole(study.roster))
         runner = StudyRunner(
-            plan_study(study, roll.whole(study.roster)),
+            plan,
             signed,
             roster,
             Signer(roster.coordinator, self._key),
@@ -302,6 +303,7 @@ class Hub:
             place.pool,
             place.pace,
             self._clock,
+            lambda: find_earlier(place.store, plan, self.roll),
         )
         self.adopt(runner)
         self._tasks[study.digest] = asyncio.create_task(self._run(runner))

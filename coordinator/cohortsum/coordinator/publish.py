@@ -6,6 +6,7 @@ the place of the results folder at the end, so that a reader never sees half a r
 """
 
 import shutil
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,20 +30,22 @@ from cohortsum.report.effects import effect_terms, read_effects
 from cohortsum.report.enigma import to_enigma_csv
 from cohortsum.report.tables import to_csv
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.planning import StudyPlan
+from cohortsum.study.planning import Integers, StudyPlan
 from cohortsum.study.results import Table
 
 MOST_IN_A_PLOT = 150
 """Rows of a forest plot; beyond it nobody reads one, and the table has them all."""
 
 
-def result_document(plan: StudyPlan, roster: Roster, key: RoundKey, opened: Opened) -> ResultDocument:
-    """Return the typed document of an opened sum."""
+def result_document(
+    plan: StudyPlan, roster: Roster, key: RoundKey, opened: Opened, sums: Mapping[str, Integers]
+) -> ResultDocument:
+    """Return the typed document of an opened round, from the ``sums`` of all its blocks."""
     names = {index: str(site) for site, index in roster.sites.items()}
     took_part = sorted(names[index] for index in opened.advertised)
     survivors = sorted(names[index] for index in opened.survivors)
     study, protection = plan.study, plan.round.protection
-    tables = plan.finish(opened.blocks, opened.values)
+    tables = plan.finish(sums)
     return ResultDocument(
         schema=SCHEMA,
         software=f"cohortsum {version('cohortsum')}",

@@ -9,7 +9,7 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
+from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.clock import Clock, SystemClock, before
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.presence import Presence
@@ -33,6 +34,7 @@ from cohortsum.coordinator.store import (
     as_utc,
     now,
 )
+from cohortsum.coordinator.sums import pack
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
@@ -56,7 +58,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.enrolment import closes_at, closes_early, too_late
-from cohortsum.study.planning import StudyPlan
+from cohortsum.study.planning import StudyPlan, by_block
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -84,6 +86,9 @@ class Pace:
     step_max_s: float | None = None
 
 
+TRANSCRIPT = frozenset({Kind.ADVERT, Kind.SHARES, Kind.MASKED, Kind.CONSISTENCY})
+"""Messages that prove what happened in a round; none holds a share, only digests of sealed ones."""
+
 AS_WRITTEN = Pace()
 """Every wait as the study has it."""
 
@@ -102,6 +107,7 @@ class StudyRunner:
         pool: threads for additions and masks.
         pace: waits that differ from the study's.
         clock: for enrolment and gathering.
+        earlier: finds the released version that this one may build on.
     """
 
     def __init__(
@@ -116,6 +122,7 @@ class StudyRunner:
         pool: Executor,
         pace: Pace = AS_WRITTEN,
         clock: Clock | None = None,
+        earlier: Callable[[], Earlier | None] = lambda: None,
     ) -> None:
         self.plan = plan
         self.signed = signed
@@ -124,7 +131,7 @@ class StudyRunner:
         self.closes = datetime.max
         self._roster, self._signer, self._store = roster, signer, store
         self._folder, self._results, self._pool = folder, results, pool
-        self._pace, self._clock = pace, clock or SystemClock()
+        self._pace, self._clock, self._find_earlier = pace, clock or SystemClock(), earlier
         self._names = {index: str(site) for site, index in roster.sites.items()}
         self._boxes = {index: Mailbox() for index in self._names}
         self.presence = Presence()
@@ -255,7 +262,10 @@ class StudyRunner:
         least = self.plan.round.protection.min_sites
         if len(approvals) < least:
             return Outcome(None, f"{len(approvals)} sites take part, {least} are required")
-        made, bound = self._earlier()
+        made, bound = self._made_before()
+        earlier = self._usable(tuple(approvals), bound)
+        if earlier is not None:
+            bound = tuple(approvals)
         outcome = Outcome(None, "no attempt was made")
         for attempt in range(made + 1, made + self.plan.round.protection.max_attempts + 1):
             members = {index: held for index, held in approvals.items() if not bound or index in bound}
@@ -267,7 +277,7 @@ class StudyRunner:
             if self._stopped is not None:
                 return outcome
             key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, attempt)
-            outcome, survivors = await self._attempt(key, members, bound)
+            outcome, survivors = await self._attempt(key, members, bound, earlier)
             if outcome.document is not None or not survivors:
                 return outcome
             bound = survivors
@@ -359,7 +369,20 @@ class StudyRunner:
             await asyncio.to_thread(write_release, self._results, document)
         return Outcome(document, "")
 
-    def _earlier(self) -> tuple[int, tuple[int, ...]]:
+    def _usable(self, approving: tuple[int, ...], bound: tuple[int, ...]) -> Earlier | None:
+        """Return the earlier version whose sums are served, where exactly its survivors take part again."""
+        earlier = self._find_earlier()
+        if earlier is None or (bound and bound != approving):
+            return None
+        if frozenset(self._names[index] for index in approving) != earlier.survivors:
+            self._log.info("study.stands_alone", version_before=earlier.version)
+            return None
+        self._log.info(
+            "study.builds_on", version_before=earlier.version, unchanged_blocks=len(earlier.unchanged)
+        )
+        return earlier
+
+    def _made_before(self) -> tuple[int, tuple[int, ...]]:
         """Return how many attempts were made before a restart, and the survivors that the next one is bound to.
 
         Sites that signed a survivor set keep to it, so whatever set was named last binds. An attempt that was open when
@@ -380,11 +403,16 @@ class StudyRunner:
         return made, tuple(sorted(index_of[name] for name in named[-1].split(","))) if named else ()
 
     async def _attempt(
-        self, key: RoundKey, approvals: Mapping[int, Envelope], bound: tuple[int, ...]
+        self,
+        key: RoundKey,
+        approvals: Mapping[int, Envelope],
+        bound: tuple[int, ...],
+        earlier: Earlier | None = None,
     ) -> tuple[Outcome, tuple[int, ...]]:
         """Run one attempt; return its outcome, and the survivors that a retry is bound to (empty: no retry)."""
         self._enter("running")
-        setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound)
+        built_on = (b"", frozenset[str]()) if earlier is None else (earlier.context, earlier.unchanged)
+        setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound, *built_on)
         machine = CoordinatorRound(setup, key)
         context = machine.fixed.context.hex()
         self._spool = Spool(self._folder / context[:16], machine.length)
@@ -399,6 +427,7 @@ class StudyRunner:
                     attempt=key.attempt,
                     state="open",
                     opened=now(),
+                    opening=packet_to_bytes(Packet(machine.opening)),
                 )
             )
         self._log.info("round.open", attempt=key.attempt, sites=len(approvals), numbers=machine.length)
@@ -410,17 +439,28 @@ class StudyRunner:
         self._spool = None
         for box in self._boxes.values():
             box.keep_ending()
-        return await self._close(key, machine)
+        return await self._close(key, machine, earlier)
 
-    async def _close(self, key: RoundKey, machine: CoordinatorRound) -> tuple[Outcome, tuple[int, ...]]:
+    async def _close(
+        self, key: RoundKey, machine: CoordinatorRound, earlier: Earlier | None = None
+    ) -> tuple[Outcome, tuple[int, ...]]:
         state, context = machine.state, machine.fixed.context.hex()
         if isinstance(state, Opened):
-            document = result_document(self.plan, self._roster, key, state)
+            sums = by_block(state.blocks, state.values)
+            if earlier is not None:
+                sums = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums} | sums
+            document = result_document(self.plan, self._roster, key, state, sums)
             with self._store.transaction() as session:
                 row = session.get_one(RoundRow, context)
                 row.state, row.ended, row.survivors = "opened", now(), self._listed(state.survivors)
                 session.merge(
-                    ResultRow(study=row.study, context=context, document=to_json(document), released=now())
+                    ResultRow(
+                        study=row.study,
+                        context=context,
+                        document=to_json(document),
+                        sums=pack(sums),
+                        released=now(),
+                    )
                 )
             await asyncio.to_thread(write_release, self._results, document)
             self._log.info("round.opened", sites=len(state.survivors), attempt=key.attempt)
@@ -517,6 +557,7 @@ class StudyRunner:
                     sender=envelope.sender,
                     kind=envelope.kind.name,
                     digest=envelope.digest.hex(),
+                    packet=packet_to_bytes(Packet(envelope)) if envelope.kind in TRANSCRIPT else b"",
                     received=now(),
                 )
             )

@@ -1,8 +1,8 @@
 """The coordinator's durable store: studies, answers, rounds, messages and results.
 
 One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. A message row is unique per round,
-site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, never shares,
-seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
+site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, and the signed
+messages that a transcript is made of, never shares, seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
 """
 
 from collections.abc import Generator
@@ -65,7 +65,7 @@ class AnswerRow(Base):
 
 
 class RoundRow(Base):
-    """One attempt at a round."""
+    """One attempt at a round; ``opening`` is the coordinator's signed message that opened it."""
 
     __tablename__ = "rounds"
 
@@ -77,12 +77,13 @@ class RoundRow(Base):
     state: Mapped[str] = mapped_column(String(32))
     reason: Mapped[str] = mapped_column(Text, default="")
     survivors: Mapped[str] = mapped_column(Text, default="")
+    opening: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
     opened: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     ended: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class MessageRow(Base):
-    """A message of a round that had its effect: its digest only."""
+    """A message of a round that had its effect: its digest, and the signed message itself where it holds no share."""
 
     __tablename__ = "messages"
     __table_args__ = (UniqueConstraint("context", "sender", "kind"),)
@@ -92,17 +93,19 @@ class MessageRow(Base):
     sender: Mapped[str] = mapped_column(String(64))
     kind: Mapped[str] = mapped_column(String(32))
     digest: Mapped[str] = mapped_column(String(64))
+    packet: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
     received: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
 class ResultRow(Base):
-    """The released result of a study, as its typed JSON."""
+    """The released result of a study: its typed JSON, and the opened sums behind it."""
 
     __tablename__ = "results"
 
     study: Mapped[str] = mapped_column(ForeignKey("studies.digest"), primary_key=True)
     context: Mapped[str] = mapped_column(ForeignKey("rounds.context"))
     document: Mapped[bytes] = mapped_column(LargeBinary)
+    sums: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
     released: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 

@@ -153,6 +153,15 @@ class Ledger:
             row = self._database.execute(query, (study,)).fetchone()
         return None if row is None else tuple(int(index) for index in str(row[0]).split(","))
 
+    def signed_rounds(self) -> tuple[tuple[bytes, bytes, tuple[int, ...]], ...]:
+        """Return context, study digest and survivors of every round whose survivors this site signed."""
+        query = "SELECT context, rounds.study, survivors FROM deeds JOIN rounds USING (context) WHERE deed = 'signed'"
+        with self._errors():
+            rows = self._database.execute(query).fetchall()
+        return tuple(
+            (context, study, tuple(map(int, str(survivors).split(",")))) for context, study, survivors in rows
+        )
+
     def deeds(self, context: bytes) -> tuple[str, ...]:
         """Return what was recorded for a context, in order of time."""
         with self._errors():

@@ -60,6 +60,7 @@ def run(folder: Path, patience_s: float = math.inf, *, once: bool = False) -> in
 
 
 async def _serve(folder: Path, patience_s: float, once: bool) -> None:
+    from cohortsum.node import inbox
     from cohortsum.node.client import Caller, Connection, Line
     from cohortsum.node.config import load_node_config, load_policy_config
     from cohortsum.node.daemon import Daemon
@@ -101,6 +102,7 @@ async def _serve(folder: Path, patience_s: float, once: bool) -> None:
                 decision=decisions,
                 pool=pool,
                 scratch=folder,
+                study=inbox.held(folder).get,
             )
 
         site()  # faults of files are said at once, not with the first study

@@ -41,7 +41,8 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
-from cohortsum.protocol.site_states import SiteSetup
+from cohortsum.protocol.site_states import EarlierRound, SiteSetup
+from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.planning import StudyPlan, plan_study
@@ -68,6 +69,7 @@ class Site:
         decision: returns what its admin, or the policy for them, has decided about a study; None: nothing yet.
         pool: threads for masks.
         scratch: folder for private copies; None takes the system's.
+        study: returns a study that this site has kept, by digest; a new version may build on it.
     """
 
     rosters: Mapping[int, Roster]
@@ -80,6 +82,7 @@ class Site:
     decision: Callable[[bytes], Decision | None]
     pool: Executor
     scratch: Path | None = None
+    study: Callable[[bytes], SignedStudy | None] = lambda _digest: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,24 @@ class Joined:
     supplied: frozenset[str]
     approval: Envelope
     pinned: Roster
+    earlier: Mapping[bytes, EarlierRound]
+
+
+def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
+    """Return the rounds of earlier versions that this site signed and that a round of ``plan`` may build on."""
+    found: dict[bytes, EarlierRound] = {}
+    for context, digest, survivors in site.ledger.signed_rounds():
+        signed = site.study(digest)
+        if signed is None or digest == plan.study.digest:
+            continue
+        study = parse_canonical(signed.canonical)
+        pinned = site.rosters.get(study.roster)
+        if study.study != plan.study.study or pinned is None:
+            continue
+        unchanged = unchanged_blocks(plan_study(study, pinned), plan)
+        if unchanged:
+            found[context] = EarlierRound(survivors, unchanged)
+    return found
 
 
 class StudySession:
@@ -219,7 +240,7 @@ class StudySession:
             raise
         supplied = plan.narrowed(supplied, decision.analyses)
         approval = approve(site.signer, plan.round, site.policy.profile, supplied)
-        return Joined(plan, floors, tables, supplied, approval, pinned)
+        return Joined(plan, floors, tables, supplied, approval, pinned, earlier_rounds(site, plan))
 
     def _in_force(self, study: FrozenStudy) -> Decision:
         """Return the admin's yes to a study; raises PolicyError where there is none today."""
@@ -266,6 +287,7 @@ class StudySession:
             bound_survivors=site.ledger.signed_survivors(plan.study_digest),
             seen_rounds=site.ledger.seen_rounds(),
             approvals=self._book[2],
+            earlier=joined.earlier,
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:

@@ -139,6 +139,7 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 epoch=message.epoch,
                 approvals=map(envelope_to_wire, message.approvals),
                 survivors=message.survivors,
+                earlier=message.earlier,
             )
         case Advert():
             return Kind.ADVERT, wire.Advert(
@@ -220,6 +221,7 @@ def _opening(held: wire.Opening) -> Opening:
         _text(held.epoch, "epoch"),
         _envelopes(held.approvals, Kind.APPROVAL),
         tuple(_ascending(held.survivors, "survivors", MAX_SITES)),
+        _sized(held.earlier, DIGEST_BYTES, "earlier") if held.earlier else b"",
     )
 
 

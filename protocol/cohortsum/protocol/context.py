@@ -1,8 +1,8 @@
 """The context of a round: one hash that every key, seal, signature and commitment depends on.
 
 ``ctx = SHA-256("cohortsum/v1/ctx", roster, study, round id, iteration, attempt, epoch, H(public inputs))``. The public
-inputs of a one-round study are the plan, the signed approvals (who supplies what) and, for a retry, the survivors it is
-bound to. A coordinator that tells sites different stories gives them different contexts, and masks that do not cancel.
+inputs of a one-round study are the plan, the signed approvals (who supplies what), the survivors that a retry or a round
+that builds on an earlier one is bound to, and that earlier round. A coordinator that tells sites different stories gives them different contexts, and masks that do not cancel.
 """
 
 from collections.abc import Sequence
@@ -46,14 +46,21 @@ def context_hash(
     )
 
 
-def public_inputs(plan_digest: bytes, approval_digests: Sequence[bytes], survivors: Sequence[int]) -> bytes:
+def public_inputs(
+    plan_digest: bytes, approval_digests: Sequence[bytes], survivors: Sequence[int], earlier: bytes = b""
+) -> bytes:
     """Return the digest of what every site of a round must see alike.
 
     Args:
         plan_digest: the plan every site built for itself.
         approval_digests: envelope digests of the signed approvals, by roster index.
-        survivors: roster indices a retry is bound to; empty for a first attempt.
+        survivors: roster indices the attempt is bound to; empty for a first attempt that stands alone.
+        earlier: context of the round whose unchanged blocks do not travel again; empty for none.
     """
     return digest(
-        PUBLIC_INPUTS, plan_digest, encode(*approval_digests), encode(*(number(index) for index in survivors))
+        PUBLIC_INPUTS,
+        plan_digest,
+        encode(*approval_digests),
+        encode(*(number(index) for index in survivors)),
+        earlier,
     )

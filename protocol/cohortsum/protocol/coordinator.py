@@ -95,12 +95,20 @@ class CoordinatorRound:
         plan = setup.plan
         approvals = tuple(envelope for _, envelope in sorted(setup.approvals.items()))
         supplies = ApprovalBook(plan, setup.roster).read(approvals)
-        inputs = public_inputs(plan.digest, [held.digest for held in approvals], setup.bound_survivors)
+        digests = [held.digest for held in approvals]
+        inputs = public_inputs(plan.digest, digests, setup.bound_survivors, setup.earlier)
         context = context_hash(plan.roster_digest, plan.study_digest, key, plan.epoch, inputs)
-        self.fixed = Fixed(context, plan.kept(supplies), supplies)
-        self._opening = Opening(
-            key, plan.study_digest, plan.roster_digest, plan.epoch, approvals, setup.bound_survivors
+        self.fixed = Fixed(context, plan.travelling(supplies, setup.unchanged), supplies)
+        opening = Opening(
+            key,
+            plan.study_digest,
+            plan.roster_digest,
+            plan.epoch,
+            approvals,
+            setup.bound_survivors,
+            setup.earlier,
         )
+        self.opening = setup.signer.sign(context, opening)
         self._received: dict[tuple[Kind, str], bytes] = {}
         self._late: str | None = None
 
@@ -116,7 +124,9 @@ class CoordinatorRound:
 
     def open(self) -> Effects:
         """Invite every approving site."""
-        return (*self._to_all(self.setup.approvals, self._opening), AwaitStep(STEPS[Advertising]))
+        packet = Packet(self.opening)
+        invited = (Deliver(receiver, packet) for receiver in sorted(self.setup.approvals))
+        return (*invited, AwaitStep(STEPS[Advertising]))
 
     def receive(self, packet: Packet) -> Effects:
         """Return what to do about a site's packet; refused ones give an audit line and change nothing."""

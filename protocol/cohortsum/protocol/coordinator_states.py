@@ -31,7 +31,9 @@ class CoordinatorSetup:
         roster: the roster of the study.
         plan: the plan it built from the signed study.
         approvals: signed approvals by roster index; for a retry those of the bound survivors only.
-        bound_survivors: indices a retry is bound to; empty for a first attempt.
+        bound_survivors: indices the attempt is bound to; empty for a first attempt that stands alone.
+        earlier: context of the opened round whose unchanged blocks do not travel again; empty for none.
+        unchanged: names of these blocks.
     """
 
     signer: Signer
@@ -39,6 +41,8 @@ class CoordinatorSetup:
     plan: RoundPlan
     approvals: Mapping[int, Envelope]
     bound_survivors: tuple[int, ...] = ()
+    earlier: bytes = b""
+    unchanged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

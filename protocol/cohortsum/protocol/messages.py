@@ -93,7 +93,10 @@ class NotTakingPart:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """R0: the coordinator opens an attempt."""
+    """R0: the coordinator opens an attempt.
+
+    ``earlier`` is the context of an opened round whose unchanged blocks do not travel again; empty for a round that stands alone.
+    """
 
     key: RoundKey
     study_digest: bytes
@@ -101,6 +104,7 @@ class Opening:
     epoch: str
     approvals: tuple[Envelope, ...]
     survivors: tuple[int, ...]
+    earlier: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

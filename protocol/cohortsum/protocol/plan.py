@@ -126,6 +126,18 @@ class RoundPlan:
         minimum = self.protection.suppliers_minimum
         return tuple(block for block in self.blocks if suppliers.least(block) >= minimum)
 
+    def travelling(
+        self, supplies: Mapping[int, frozenset[str]], unchanged: frozenset[str]
+    ) -> tuple[PlannedBlock, ...]:
+        """Return what travels: the kept blocks but those that an earlier round opened unchanged; the first always does.
+
+        Args:
+            supplies: the items every approving site signed, by roster index.
+            unchanged: names of blocks that an earlier round opened.
+        """
+        kept = self.kept(supplies)
+        return tuple(block for block in kept if block is self.blocks[0] or block.name not in unchanged)
+
 
 class Suppliers:
     """Counts who supplies what among some sites.

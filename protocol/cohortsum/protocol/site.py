@@ -229,11 +229,15 @@ class SiteRound:
         opening = open_envelope(envelope, Opening, envelope.context, setup.roster, Role.COORDINATOR)
         checks.opening(setup, opening)
         supplies = setup.approvals.read(opening.approvals)
-        inputs = public_inputs(plan.digest, [held.digest for held in opening.approvals], opening.survivors)
+        approvals = [held.digest for held in opening.approvals]
+        inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier)
         context = context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs)
         if context != envelope.context:
             raise RemoteProtocolError("M3", "the opening's context is not the one this site derives from it")
-        attempt = Attempt(context, plan.kept(supplies), supplies, Seeds.draw(self._randomness))
+        bound = setup.bound_survivors or opening.survivors or None
+        unchanged = setup.earlier[opening.earlier].unchanged if opening.earlier else frozenset[str]()
+        blocks = plan.travelling(supplies, unchanged)
+        attempt = Attempt(context, bound, blocks, supplies, Seeds.draw(self._randomness))
         advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds))
         return Advertised(attempt, advert), (RoundSeen(context, opening.key), Send(Packet(advert)))
 

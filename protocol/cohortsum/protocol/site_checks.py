@@ -55,6 +55,12 @@ def opening(setup: SiteSetup, message: Opening) -> None:
         raise RemoteProtocolError("R0.1", "this site's own approval is missing or altered")
     if setup.bound_survivors is not None and message.survivors != setup.bound_survivors:
         raise RemoteProtocolError("R0.6", "a retry must be bound to the survivors this site signed before")
+    if message.earlier:
+        earlier = setup.earlier.get(message.earlier)
+        if earlier is None or message.survivors != earlier.survivors:
+            raise RemoteProtocolError(
+                "R0.12", "the round builds on an earlier one that this site did not sign with these survivors"
+            )
 
 
 def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
@@ -79,8 +85,8 @@ def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
     least = max(threshold(len(adverts)), setup.min_sites)
     if len(adverts) < least:
         raise RemoteProtocolError("R1.6", f"{len(adverts)} sites advertised, {least} are required")
-    if setup.bound_survivors is not None and tuple(adverts) != setup.bound_survivors:
-        raise RemoteProtocolError("R1.6", "a retry must hold exactly the survivors this site signed before")
+    if state.attempt.bound is not None and tuple(adverts) != state.attempt.bound:
+        raise RemoteProtocolError("R1.6", "the round must hold exactly the survivors it is bound to")
     check_bounds(len(adverts), setup.plan.protection, "R1.7")
     return Roll(adverts_digest(context, message.adverts), threshold(len(adverts)), adverts)
 
@@ -181,8 +187,8 @@ def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[in
     least = max(at.threshold, setup.min_sites)
     if len(members) < least:
         raise RemoteProtocolError("R3.3", f"{len(members)} survivors, {least} are required")
-    if setup.bound_survivors is not None and tuple(members) != setup.bound_survivors:
-        raise RemoteProtocolError("R3.3", "a retry must keep exactly the survivors this site signed before")
+    if attempt.bound is not None and tuple(members) != attempt.bound:
+        raise RemoteProtocolError("R3.3", "the round must keep exactly the survivors it is bound to")
     protection = setup.plan.protection
     suppliers = Suppliers({index: attempt.supplies[index] for index in members})
     for block in attempt.blocks:

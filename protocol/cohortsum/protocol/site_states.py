@@ -23,6 +23,19 @@ from cohortsum.protocol.seeds import HeldShares, Seeds
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRound:
+    """An opened round of an earlier version of the study, as this site recorded it.
+
+    Attributes:
+        survivors: the survivor set this site signed in it, roster indices.
+        unchanged: names of this plan's blocks that were in it and mean the same; they do not travel again.
+    """
+
+    survivors: tuple[int, ...]
+    unchanged: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SiteSetup:
     """What a site brings into a round.
 
@@ -37,6 +50,7 @@ class SiteSetup:
         bound_survivors: the survivor set it signed in an earlier attempt of this study, or None.
         seen_rounds: (round id, iteration, attempt) of every round it took part in.
         approvals: what it has read of the study's approvals.
+        earlier: opened rounds of earlier versions that a round may build on, by context.
     """
 
     signer: Signer
@@ -49,6 +63,7 @@ class SiteSetup:
     bound_survivors: tuple[int, ...] | None
     seen_rounds: frozenset[tuple[bytes, int, int]]
     approvals: ApprovalBook = field(repr=False)
+    earlier: Mapping[bytes, EarlierRound] = field(default_factory=dict[bytes, EarlierRound])
 
     @property
     def index(self) -> int:
@@ -61,9 +76,10 @@ class SiteSetup:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt as its opening fixed it: context, what travels, what every site supplies, and this site's seeds."""
+    """One attempt as its opening fixed it: context, who it is bound to (None: nobody), what travels, who supplies, own seeds."""
 
     context: bytes
+    bound: tuple[int, ...] | None
     blocks: tuple[PlannedBlock, ...]
     supplies: Supplies
     seeds: Seeds

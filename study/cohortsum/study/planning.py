@@ -141,14 +141,19 @@ class StudyPlan:
                     masks[name] = marked(raw.people, positions[mask])
             yield masks
 
-    def finish(self, blocks: Sequence[PlannedBlock], values: Integers) -> tuple[Table, ...]:
-        """Return the tables of every analysis from the opened sums of ``blocks``."""
-        sums: dict[str, Integers] = {}
-        start = 0
-        for block in blocks:
-            sums[block.name] = values[start : start + block.size]
-            start += block.size
+    def finish(self, sums: Mapping[str, Integers]) -> tuple[Table, ...]:
+        """Return the tables of every analysis from opened sums by block name; a block that is absent had too few suppliers."""
         return tuple(table for statistic in self.statistics for table in statistic.finish(sums))
+
+
+def by_block(blocks: Sequence[PlannedBlock], values: Integers) -> dict[str, Integers]:
+    """Return the opened ``values`` of ``blocks`` by block name, (block.size,) int64 each."""
+    sums: dict[str, Integers] = {}
+    start = 0
+    for block in blocks:
+        sums[block.name] = values[start : start + block.size]
+        start += block.size
+    return sums
 
 
 def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:

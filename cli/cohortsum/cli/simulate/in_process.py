@@ -32,6 +32,7 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import add_words, words_digest
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import SiteId
+from cohortsum.study.planning import by_block
 
 
 def run_in_process(consortium: Consortium, results: Path, progress: Progress) -> tuple[str, dict[str, str]]:
@@ -114,7 +115,7 @@ class _Run:
             return state.reason
         write_release(
             release_folder(self._results, consortium.plan.study),
-            result_document(consortium.plan, roster, key, state),
+            result_document(consortium.plan, roster, key, state, by_block(state.blocks, state.values)),
         )
         self._progress.take({"event": "round.opened", "sites": len(state.survivors), "attempt": 1})
         return ""

@@ -151,19 +151,22 @@ class Opening(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     APPROVALS_FIELD_NUMBER: _builtins.int
     SURVIVORS_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
     round_id: _builtins.bytes
     iteration: _builtins.int
     attempt: _builtins.int
     study_digest: _builtins.bytes
     roster_digest: _builtins.bytes
     epoch: _builtins.str
+    earlier: _builtins.bytes
+    """context of the opened round whose unchanged blocks do not travel again; or empty"""
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Envelope]:
         """by roster index"""
 
     @_builtins.property
     def survivors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """roster indices a retry is bound to"""
+        """roster indices a retry, or a round that builds on an earlier one, is bound to"""
 
     def __init__(
         self,
@@ -176,10 +179,11 @@ class Opening(_message.Message):
         epoch: _builtins.str = ...,
         approvals: _abc.Iterable[Global___Envelope] | None = ...,
         survivors: _abc.Iterable[_builtins.int] | None = ...,
+        earlier: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "attempt", b"attempt", "epoch", b"epoch", "iteration", b"iteration", "roster_digest", b"roster_digest", "round_id", b"round_id", "study_digest", b"study_digest", "survivors", b"survivors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "attempt", b"attempt", "earlier", b"earlier", "epoch", b"epoch", "iteration", b"iteration", "roster_digest", b"roster_digest", "round_id", b"round_id", "study_digest", b"study_digest", "survivors", b"survivors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
