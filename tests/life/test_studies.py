@@ -179,7 +179,7 @@ def test_only_who_signed_a_study_takes_it_back(tmp_path: Path) -> None:
         study = await town.submit(study_of("one"))
         key = read_key(home / "stat2.key")
         async with town.desk("stat2", "stat2.key") as held:
-            with pytest.raises(RefusedError, match="not an identity of the roster"):
+            with pytest.raises(RefusedError, match="signed by stat1; only stat1 takes it back"):
                 await held.withdraw(withdraw(study.digest, "stat2", key))
         assert town.hub.running(study.digest).state == "enrolling"
         async with town.desk() as held:

@@ -25,6 +25,10 @@ def seen(context: bytes = CONTEXT, attempt: int = 1, round_id: bytes = ROUND) ->
     return RoundSeen(context, RoundKey(round_id, 1, attempt))
 
 
+def spent(context: bytes, masked: bytes) -> ContextSpent:
+    return ContextSpent(context, masked, b"1" * 32, b"2" * 32, frozenset({0, 1}), frozenset({0, 1}))
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
@@ -37,7 +41,7 @@ def begun(path: Path | None) -> Ledger:
 
 
 FIRST_AND_OTHER: list[tuple[Record, Record]] = [
-    (ContextSpent(CONTEXT, b"1" * 32), ContextSpent(CONTEXT, b"2" * 32)),
+    (spent(CONTEXT, b"1" * 32), spent(CONTEXT, b"2" * 32)),
     (SurvivorsSigned(CONTEXT, (0, 1, 2), b"1" * 32), SurvivorsSigned(CONTEXT, (0, 1, 3), b"2" * 32)),
     (Answered(CONTEXT, "gate", b"1" * 32), Answered(CONTEXT, "gate", b"2" * 32)),
     (Answered(CONTEXT, "data", b"1" * 32), Answered(CONTEXT, "data", b"2" * 32)),
@@ -80,7 +84,7 @@ def test_two_ledgers_in_memory_share_nothing() -> None:
 def test_both_answers_of_one_context_are_recorded_in_order(path: Path) -> None:
     ledger = begun(path)
     deeds: list[Record] = [
-        ContextSpent(CONTEXT, b"1" * 32),
+        spent(CONTEXT, b"1" * 32),
         SurvivorsSigned(CONTEXT, (0, 1), b"2" * 32),
         Answered(CONTEXT, "gate", b"3" * 32),
         Answered(CONTEXT, "data", b"4" * 32),
@@ -114,7 +118,7 @@ def test_one_context_is_not_two_rounds(path: Path) -> None:
 def test_a_deed_of_a_round_never_seen_is_refused(path: Path) -> None:
     ledger = Ledger(path)
     with pytest.raises(StoreError):
-        ledger.write(STUDY, ContextSpent(CONTEXT, b"1" * 32))
+        ledger.write(STUDY, spent(CONTEXT, b"1" * 32))
     assert ledger.deeds(CONTEXT) == ()
     ledger.close()
 
@@ -160,7 +164,7 @@ def test_versions_of_a_study_only_grow(path: Path) -> None:
 
 def test_every_record_is_on_disk_before_write_returns(path: Path) -> None:
     ledger = begun(path)
-    ledger.write(STUDY, ContextSpent(CONTEXT, b"1" * 32))
+    ledger.write(STUDY, spent(CONTEXT, b"1" * 32))
     reader = Ledger(path)  # as another process would see it, without a close
     assert reader.deeds(CONTEXT) == ("spent",)
     reader.close()
@@ -183,4 +187,4 @@ def test_a_ledger_that_was_closed_takes_nothing(path: Path) -> None:
     ledger = begun(path)
     ledger.close()
     with pytest.raises(StoreError):
-        ledger.write(STUDY, ContextSpent(CONTEXT, b"1" * 32))
+        ledger.write(STUDY, spent(CONTEXT, b"1" * 32))

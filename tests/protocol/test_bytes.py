@@ -83,8 +83,8 @@ def test_spent_contexts_are_recorded_before_the_vector_leaves() -> None:
     consortium.from_site = from_site  # type: ignore[method-assign]
     consortium.run()
     assert order == [
-        "RoundSeen", "Send", "Send", "Contribute", "ContextSpent", "Send", "SurvivorsSigned", "Send",
-        "Answered", "Send", "Answered", "Send", "SetOpened", "RoundOver",
+        "RoundSeen", "Send", "PeersSeen", "Send", "Contribute", "ContextSpent", "Send", "PeersSeen", "SurvivorsSigned",
+        "Send", "SurvivorsNamed", "Answered", "Send", "Answered", "Send", "SetOpened", "RoundOver",
     ]  # fmt: skip
     assert Contribute.__name__ in order
     assert ContextSpent.__name__ in order

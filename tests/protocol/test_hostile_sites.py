@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,8 @@ def test_a_key_of_low_order_opens_no_wrong_sum(which: str, u: int) -> None:
         message = opened(packet)
         state = consortium.machines[index].state
         if index == 0 and isinstance(message, Advert) and isinstance(state, Advertised):
-            message = replace(message, **{which: u.to_bytes(32, "little")})
+            changed: dict[str, Any] = {which: u.to_bytes(32, "little")}
+            message = replace(message, **changed)
             advert = consortium.signers[0].sign(packet.envelope.context, message)
             consortium.machines[0].state = replace(state, advert=advert)
             return Packet(advert)

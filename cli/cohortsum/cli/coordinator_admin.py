@@ -28,7 +28,7 @@ from cohortsum.study.definition.consortium import (
 )
 from cohortsum.study.enrolment import local_time
 
-app = typer.Typer(no_args_is_help=True, help="Found a consortium, admit and revoke, show the roster.")
+app = typer.Typer(no_args_is_help=True, help="Found a consortium, admit and revoke, run the coordinator.")
 
 Folder = Annotated[Path, typer.Argument(help="The consortium's folder.", metavar="FOLDER")]
 

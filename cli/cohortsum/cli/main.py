@@ -59,6 +59,7 @@ node_admin.app.command("decline")(node_studies.decline)
 node_admin.app.command("revoke")(node_studies.revoke)
 node_admin.app.command("withdraw")(node_watch.withdraw)
 node_admin.app.command("status")(node_watch.status)
+node_admin.app.command("recover")(node_watch.recover)
 node_admin.app.command("run")(node_watch.run_node)
 
 

@@ -18,6 +18,7 @@ from cohortsum.cli.study_files import print_difference
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node import inbox
 from cohortsum.node.board import StudyLine, read_board
+from cohortsum.node.daemon import FINAL
 from cohortsum.node.decisions import Asked, Decision, decide, read_asked, read_decisions
 from cohortsum.node.files import PRIVATE, write_new
 from cohortsum.node.findings import exit_code
@@ -106,6 +107,14 @@ def approve(
     closes, now = study.enrol.until, datetime.datetime.now(datetime.UTC)
     if closes is not None and closes < now:
         raise ConfigurationError(too_late(study, closes))
+    board = read_board(folder)
+    state = next(
+        (line.state for line in (board.studies if board else ()) if line.digest == study.digest.hex()), ""
+    )
+    if state in FINAL:
+        raise ConfigurationError(
+            f"study {study.study} version {study.version} is {state}; an approval would have no effect"
+        )
     _show_change(folder, asked)
     print_plan(asked.plan, output())
     say(

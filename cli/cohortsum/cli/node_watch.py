@@ -14,6 +14,7 @@ from cohortsum.cli.consoles import output
 from cohortsum.cli.keys import say
 from cohortsum.cli.node_admin import Folder, findings_table
 from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.node.board import read_board
 from cohortsum.node.consent import withdraw_consent
 from cohortsum.node.files import read
 from cohortsum.node.findings import exit_code
@@ -49,6 +50,30 @@ def withdraw(
     say(
         f"{new} ids joined the exclusion list; epoch {epoch} is closed. Open rounds end here, released results stand."
         f"\nnext: cohortsum node snapshot {folder} --epoch NEW-LABEL, and tell the statistician that label"
+    )
+
+
+def recover(
+    folder: Folder,
+    patience: Annotated[float, typer.Option(help="Seconds without the coordinator before giving up.")] = 60.0,
+) -> None:
+    """After a restore or a lost ledger: rebuild it from signed transcripts, never below what this site has done."""
+    from cohortsum.node.serve import recover as rebuild  # loads gRPC
+
+    board = read_board(folder)
+    if board is not None and board.is_running(datetime.now(UTC)):
+        raise ConfigurationError(
+            "the node runs, or did so two minutes ago; stop it, wait that long, and try again"
+        )
+    done = rebuild(folder, patience)
+    say(f"{done.rounds} rounds of this site are proven, {done.forgotten} of them had been forgotten")
+    for epoch in done.closed:
+        say(
+            f"epoch {epoch} is closed: it is not known any more which data it stood for; make a snapshot with a new label"
+        )
+    say(
+        f"the ledger is rebuilt (incarnation {done.incarnation})"
+        f"\nnext: cohortsum node doctor {folder}, then cohortsum node run {folder}"
     )
 
 

@@ -27,7 +27,7 @@ from cohortsum.study.definition.consortium import IdentityEntry, RoleName, forma
 from cohortsum.study.definition.signing import sign_study, signed_study_to_json
 from cohortsum.study.planning import StudyPlan, plan_study
 
-app = typer.Typer(no_args_is_help=True, help="Check a study file, or print its JSON Schema.")
+app = typer.Typer(no_args_is_help=True, help="Write, check, sign and submit a study, and follow it.")
 
 WORD_BYTES = 8
 
@@ -67,7 +67,7 @@ def sign(
     console.print(
         f"fingerprint  [bold]{study.fingerprint}[/bold]   every site reads it to you before it approves"
     )
-    console.print(f"next: give {out} to the coordinator's operator and to every site", markup=False)
+    console.print(f"next: cohortsum study submit {out}", markup=False)
 
 
 @app.command()

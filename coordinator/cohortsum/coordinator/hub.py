@@ -6,7 +6,7 @@ window and a named survivor set are in the store, and only what happened inside 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +22,7 @@ from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
 from cohortsum.coordinator.status import FINAL, StudyStatus, study_status
 from cohortsum.coordinator.store import PresenceRow, RoundRow, Store, StudyRow
+from cohortsum.coordinator.trail import study_of_round, trail_of, transcript_of
 from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
@@ -32,7 +33,10 @@ from cohortsum.crypto.errors import (
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.approvals import approval_context
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.messages import Envelope
+from cohortsum.protocol.proof import Transcript
 from cohortsum.protocol.roster import Identity
+from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
@@ -41,6 +45,10 @@ from cohortsum.study.planning import plan_study
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 PRESENCE_GRAIN = timedelta(minutes=1)
+
+
+async def _tell_nobody(_notice: Notice) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class Place:
         results: releases, in a folder per study and version.
         pool: threads for additions and masks.
         pace: waits that differ from the studies'.
+        notify: tells the operator.
     """
 
     store: Store
@@ -60,6 +69,7 @@ class Place:
     results: Path
     pool: Executor
     pace: Pace = AS_WRITTEN
+    notify: Callable[[Notice], Awaitable[None]] = _tell_nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,11 @@ class Hub:
                 return study.digest
             if study.expires < self._clock.now().date():
                 raise RefusedError(f"study {study.study} expired on {study.expires}; sign a new version")
+            if study.enrol.until is not None and study.enrol.until < self._clock.now():
+                raise RefusedError(
+                    f"study {study.study}: enrol.until {study.enrol.until.isoformat(timespec='minutes')} lies in the past; "
+                    "write a later moment"
+                )
             await self._make_way(study)
             await self._start(study, signed)
         return study.digest
@@ -148,11 +163,24 @@ class Hub:
             row = session.get(StudyRow, withdrawal.digest.hex())
             if row is None:
                 raise RefusedError("no such study at this coordinator")
-            study, signed_by = parse_canonical(row.canonical), row.statistician
+            study, signed_by, state = parse_canonical(row.canonical), row.statistician, row.state
+        if withdrawal.statistician != signed_by:
+            raise RefusedError(
+                f"study {study.study} was signed by {signed_by}; only {signed_by} takes it back"
+            )
         verify_withdrawal(withdrawal, signed_by, self.roll.counted(study.roster))
-        runner = self._runners.get(withdrawal.digest)
+        if state in FINAL:
+            raise RefusedError(
+                f"study {study.study} version {study.version} is {state}; nothing is left to withdraw"
+            )
+        reason, runner = "the statistician withdrew the study", self._runners.get(withdrawal.digest)
         if runner is not None:
-            await runner.stop("withdrawn", "the statistician withdrew the study")
+            await runner.stop("withdrawn", reason)
+        else:  # it could not be taken up after a restart
+            with self._place.store.transaction() as session:
+                row = session.get_one(StudyRow, withdrawal.digest.hex())
+                row.state, row.reason = "withdrawn", reason
+            await self._tell()
         log.info("study.withdrawn", study=study.study, version=study.version)
 
     def signed(self, digest: bytes) -> SignedStudy:
@@ -200,6 +228,16 @@ class Hub:
                 else f"the study is {state}; there is no result"
             )
         return held
+
+    def trail(self, site: str) -> tuple[Envelope, ...]:
+        """Return every masked input of a site."""
+        return trail_of(self._place.store, site)
+
+    def transcript(self, context: bytes, site: str) -> Transcript:
+        """Return the transcript of a round for one of its sites; raises RefusedError for anybody else."""
+        store = self._place.store
+        study = parse_canonical(self.signed(study_of_round(store, context)).canonical)
+        return transcript_of(store, context, site, self.roll.whole(study.roster))
 
     def running(self, digest: bytes) -> StudyRunner:
         """Return what runs a study; raises RemoteProtocolError (S1) for one that does not run here."""
@@ -311,7 +349,11 @@ class Hub:
 
     async def _run(self, runner: StudyRunner) -> Outcome:
         try:
-            return await runner.run()
+            outcome = await runner.run()
+            kind = NoticeKind.RESULTS_RELEASED if outcome.document is not None else NoticeKind.ROUND_FAILED
+            study = runner.plan.study
+            await self._place.notify(Notice(kind, study.study, study.version, datetime.now(UTC)))
+            return outcome
         except CohortsumError as error:
             log.error("study.failed", study=runner.plan.study.study, sentence=error.message)
             runner.over = True

@@ -83,7 +83,7 @@ class RollBook:
     def _state(self) -> frozenset[str]:
         homes = ("rosters", "denials")
         return frozenset(
-            f"{home}/{path.name}" for home in homes for path in (self._folder / home).glob("*.yaml")
+            f"{home}/{path.name}" for home in homes for path in (self._folder / home).glob("*.*")
         )
 
     def _read(self) -> Roll:

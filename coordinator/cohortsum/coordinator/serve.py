@@ -88,6 +88,7 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
     """Take up the studies and serve them."""
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
+    from cohortsum.coordinator.notices import Messenger
     from cohortsum.coordinator.roll import RollBook
     from cohortsum.coordinator.runner import Pace
     from cohortsum.coordinator.service import ConsortiumService, secure_server
@@ -104,8 +105,8 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
     store = Store(config.store)
     with contextlib.closing(store), ThreadPoolExecutor(os.cpu_count()) as pool:
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
-        tally = Tally()
-        hub = Hub(lambda: book.roll, key, Place(store, config.spool, config.results, pool, pace))
+        tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
+        hub = Hub(lambda: book.roll, key, Place(store, config.spool, config.results, pool, pace, teller.send))
         server, port = secure_server(ConsortiumService(hub, tally), lambda: book.roll, key, config.listen)
         await hub.resume()
         await server.start()

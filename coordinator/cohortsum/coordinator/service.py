@@ -153,6 +153,29 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
                     upload.drop()
         return service_pb2.SubmitReply()
 
+    async def GetTrail(self, request: service_pb2.GetTrailRequest, context: Context) -> service_pb2.Trail:
+        """Return every masked input of the caller."""
+        async with guarded("GetTrail", context, self._tally):
+            caller = self._caller(context, Role.SITE)
+            return service_pb2.Trail(masked=map(envelope_to_wire, self._hub.trail(caller.id)))
+        raise AssertionError("a refused call was aborted")
+
+    async def GetTranscript(
+        self, request: service_pb2.GetTranscriptRequest, context: Context
+    ) -> service_pb2.Transcript:
+        """Return the signed messages of a round that the caller took part in."""
+        async with guarded("GetTranscript", context, self._tally):
+            held = self._hub.transcript(request.context, self._caller(context, Role.SITE).id)
+            return service_pb2.Transcript(
+                opening=envelope_to_wire(held.opening),
+                adverts=map(envelope_to_wire, held.adverts),
+                shares=map(envelope_to_wire, held.shares),
+                masked=map(envelope_to_wire, held.masked),
+                survivors=held.survivors,
+                consistency=map(envelope_to_wire, held.consistency),
+            )
+        raise AssertionError("a refused call was aborted")
+
     async def SubmitStudy(
         self, request: service_pb2.SignedStudy, context: Context
     ) -> service_pb2.SubmitReply:

@@ -29,7 +29,8 @@ class StudyLine:
         name: the study's id.
         version: its version.
         state: at the coordinator, as it says.
-        here: what this node does about it: waits for a decision, takes part, stays out, is too late, is over, declined.
+        here: what this node does about it: waits for a decision, declined, takes part, stays out, too late, failed, cannot be
+            used, over.
         reason: the local reason, where it stays out or was refused.
     """
 
@@ -48,6 +49,7 @@ class BoardFile(BaseModel):
 
     at: AwareDatetime
     down_since: AwareDatetime | None
+    refused: str = ""
     studies: tuple[StudyLine, ...]
 
     def is_running(self, now: datetime) -> bool:
@@ -63,11 +65,13 @@ class Board:
         folder: the node's folder.
         studies: by digest in hex.
         down_since: since when the coordinator does not answer; None while it does.
+        refused: the coordinator's sentence where it refuses this node; empty while it does not.
     """
 
     folder: Path
     studies: dict[str, StudyLine] = field(default_factory=dict[str, StudyLine])
     down_since: datetime | None = None
+    refused: str = ""
     _written: bytes = b""
     _at: datetime | None = None
 
@@ -75,6 +79,7 @@ class Board:
         """Write the state if it has changed, or if the last time is long ago."""
         held = {
             "down_since": None if self.down_since is None else self.down_since.isoformat(),
+            "refused": self.refused,
             "studies": [asdict(line) for line in self.studies.values()],
         }
         data, now = json.dumps(held).encode(), datetime.now(UTC)

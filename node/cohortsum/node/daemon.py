@@ -19,6 +19,7 @@ from cohortsum.node.board import Board, StudyLine
 from cohortsum.node.client import CALL_TIMEOUT_S, WAIT_MS, Caller, NodeClient, in_thread
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.notices import Messenger
+from cohortsum.node.recovery import forgotten_contexts
 from cohortsum.node.session import Site, StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.messages import Kind
@@ -30,6 +31,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 NEAR = timedelta(hours=24)
+SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,12 @@ class Rhythm:
     Attributes:
         look: for decisions of its admin.
         reconsider: whether a study it stays out of can be taken part in by now.
+        refused: whether a coordinator that refuses this node still does.
     """
 
     look: float = 2.0
     reconsider: float = 600.0
+    refused: float = 30.0
 
 
 EVERY_DAY = Rhythm()
@@ -88,6 +92,7 @@ class Daemon:
         self.board = Board(folder)
         self._studies: dict[bytes, Here] = {}
         self._unusable: dict[bytes, str] = {}
+        self._lines: dict[str, StudyLine] = {}
         self._done = asyncio.Event()
         self._fault: CohortsumError | None = None
 
@@ -110,7 +115,16 @@ class Daemon:
         serial = 0
         try:
             while True:
-                reply = await self._list(serial)
+                try:
+                    reply = await self._list(serial)
+                except RoundFailedError as error:
+                    if self._once:
+                        raise
+                    log.error("list.refused", sentence=error.message)
+                    self.board.refused = error.message
+                    await asyncio.sleep(self._rhythm.refused)
+                    continue
+                self.board.refused = ""
                 serial = reply.serial
                 for entry in reply.studies:
                     await self._hear(entry)
@@ -145,8 +159,18 @@ class Daemon:
             if self._unusable.get(entry.digest) != error.message:
                 self._unusable[entry.digest] = error.message
                 log.warning("study.unusable", digest=entry.digest.hex()[:16], reason=error.message)
+                self._lines[entry.digest.hex()] = StudyLine(
+                    entry.digest.hex(),
+                    entry.name,
+                    entry.version,
+                    entry.state,
+                    "cannot be used",
+                    error.message,
+                )
+                await self._tell_admin(NoticeKind.IDENTITY_PROBLEM, "", None)
             return
         self._unusable.pop(entry.digest, None)
+        self._lines.pop(entry.digest.hex(), None)
         study = asked.plan.study
         line = StudyLine(study.digest.hex(), study.study, study.version, entry.state, "waits for a decision")
         self._studies[entry.digest] = Here(signed, asked, line)
@@ -192,7 +216,7 @@ class Daemon:
             self._reconcile()
             for here in self._studies.values():
                 if here.session is not None and await in_thread(here.session.leave_closed_epoch):
-                    here.line.here, here.line.reason = "stays out", "its epoch was closed"
+                    here.acted_on = None  # answer anew: `not taking part`
             await self._tell_deadlines()
             self._write()
             await asyncio.sleep(self._rhythm.look)
@@ -226,43 +250,59 @@ class Daemon:
         """Carry out one decision, once what was begun under the one before it has ended."""
         if before is not None:
             await asyncio.wait([before])
-        session = here.session = StudySession(self._site())
         try:
             if decision is None or not decision.approved:
                 here.line.here = "waits for a decision" if decision is None else "declined"
-                await NodeClient(self._caller, session, session.site_id).answer(
-                    await in_thread(lambda: session.consider(here.signed))
-                )
-            else:
-                await self._take_part(here, session)
+                await self._answer_once(here)
+                return
+            while not await self._answer_once(here):
+                self._write()
+                await asyncio.sleep(self._rhythm.reconsider)
         except LineError as error:
             self._fault = error
             self._done.set()
         except CohortsumError as error:
             here.line.here, here.line.reason = "failed", error.message
             log.error("study.failed", study=here.line.name, sentence=error.message)
-        finally:
-            here.session = None
-            session.close()
 
-    async def _take_part(self, here: Here, session: StudySession) -> None:
-        client = NodeClient(self._caller, session, session.site_id)
-        while True:
+    async def _answer_once(self, here: Here) -> bool:
+        """Answer a study and follow it to its end; return False where the site stays out and may reconsider.
+
+        Settings, policy, tables and rosters are read anew every time: whatever kept the site out may have been mended.
+        """
+        approved = here.acted_on is not None and here.acted_on.approved
+        if approved:
+            await self._check_memory()
+        session = here.session = StudySession(self._site())
+        try:
+            client = NodeClient(self._caller, session, session.site_id)
             answer = await in_thread(lambda: session.consider(here.signed))
             refused = await client.answer(answer)
             if answer.envelope.kind is Kind.NOT_TAKING_PART:
-                here.line.here, here.line.reason = "stays out", session.reason
-                self._write()
-                await asyncio.sleep(self._rhythm.reconsider)
-                continue
+                if approved:
+                    here.line.here, here.line.reason = "stays out", session.reason
+                return False
             if refused:
                 here.line.here, here.line.reason = "too late", refused
-                return
+                return True
             here.line.here, here.line.reason = "takes part", ""
             self._write()
             await client.follow(here.asked.plan.study.digest)
             here.line.here = "over"
-            return
+            return True
+        finally:
+            here.session = None
+            session.close()
+
+    async def _check_memory(self) -> None:
+        """Mark the ledger where the coordinator holds masked inputs of this site that it does not know."""
+        site = self._site()
+        forgotten = await forgotten_contexts(
+            self._caller, site.signer, tuple(site.rosters.values()), site.ledger
+        )
+        if forgotten and site.ledger.restored_since() is None:
+            site.ledger.mark_restored()
+            log.error("ledger.older_copy", rounds=len(forgotten))
 
     async def _tell_deadlines(self) -> None:
         now = datetime.now(UTC)
@@ -271,6 +311,10 @@ class Daemon:
             waits = here.line.here == "waits for a decision" and here.line.state == "enrolling"
             if waits and until is not None and now < until < now + NEAR:
                 await self._tell(NoticeKind.DEADLINE, here, until)
+            last = None if here.acted_on is None or not here.acted_on.approved else here.acted_on.until
+            if last is not None and here.line.state not in FINAL and now.date() <= last < (now + SOON).date():
+                ends = datetime.combine(last, datetime.max.time(), UTC)
+                await self._tell(NoticeKind.APPROVAL_EXPIRING, here, ends)
 
     async def _tell_end(self, here: Here) -> None:
         kinds = {"released": NoticeKind.RESULTS_RELEASED, "ended": NoticeKind.ROUND_FAILED}
@@ -279,13 +323,16 @@ class Daemon:
             await self._tell(kind, here)
 
     async def _tell(self, kind: NoticeKind, here: Here, due: datetime | None = None) -> None:
+        await self._tell_admin(kind, here.line.name, here.line.version, due)
+
+    async def _tell_admin(
+        self, kind: NoticeKind, study: str, version: int | None, due: datetime | None = None
+    ) -> None:
         if self._messenger is not None:
-            await self._messenger.send(
-                Notice(kind, here.line.name, here.line.version, datetime.now(UTC), due)
-            )
+            await self._messenger.send(Notice(kind, study, version, datetime.now(UTC), due))
 
     def _write(self) -> None:
-        self.board.studies = {here.line.digest: here.line for here in self._studies.values()}
+        self.board.studies = self._lines | {here.line.digest: here.line for here in self._studies.values()}
         self.board.down_since = self._caller.down_since
         try:
             self.board.write()

@@ -3,11 +3,15 @@
 One SQLite file with a write-ahead log and full synchronisation. A context is spent once, a survivor set is signed once per
 context and binds every retry of its study, an answer is given once per part. Rows hold digests and roster indices; no
 share, seed, mask or value is ever written.
+
+A ledger that was set back to an older copy has forgotten what left the site. Whoever holds messages that the site signed and
+the ledger does not know proves it: the ledger is then marked, and answers nothing until it is rebuilt (`recovery`).
 """
 
+import json
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +20,14 @@ from cohortsum.crypto.errors import PolicyError, StoreError
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
+    PeersSeen,
     Record,
     RoundSeen,
     SetOpened,
+    SurvivorsNamed,
     SurvivorsSigned,
 )
+from cohortsum.protocol.proof import ProvenRound
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (
@@ -36,11 +43,25 @@ CREATE TABLE IF NOT EXISTS epochs (
     epoch TEXT PRIMARY KEY,
     digest BLOB NOT NULL,
     since TEXT NOT NULL,
-    closed TEXT
+    closed TEXT,
+    why TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE TABLE IF NOT EXISTS studies (
     name TEXT PRIMARY KEY,
     version INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS named (
+    context BLOB PRIMARY KEY REFERENCES rounds (context),
+    survivors TEXT NOT NULL,
+    signatures TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS peers (
+    site INTEGER PRIMARY KEY,
+    counter INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS facts (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS deeds (
     context BLOB NOT NULL REFERENCES rounds (context),
@@ -51,6 +72,13 @@ CREATE TABLE IF NOT EXISTS deeds (
     PRIMARY KEY (context, deed)
 ) STRICT;
 """
+
+
+WITHDRAWN = "consent was withdrawn"
+REBUILT = "the ledger was rebuilt and does not know any more which data it stood for"
+
+ProvenDeed = tuple[ProvenRound, bytes, str, int]
+"""What a transcript proves, with digest, id and version of its study."""
 
 
 class Ledger:
@@ -81,8 +109,15 @@ class Ledger:
                         "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
                         (context, study, key.round_id, key.iteration, key.attempt, _now()),
                     )
-                case ContextSpent(context, masked):
-                    self._deed(context, "spent", masked)
+                case PeersSeen(_, counters):
+                    self._database.executemany(
+                        "INSERT INTO peers VALUES (?, ?) ON CONFLICT (site) DO UPDATE SET counter = max(counter, excluded.counter)",
+                        counters.items(),
+                    )
+                case ContextSpent():
+                    self._deed(record.context, "spent", record.masked)
+                case SurvivorsNamed(context, survivors, signatures):
+                    self._name(context, survivors, signatures)
                 case SurvivorsSigned(context, survivors, statement):
                     self._deed(context, "signed", statement, ",".join(map(str, survivors)))
                 case Answered(context, part, answer):
@@ -94,32 +129,31 @@ class Ledger:
         """Tie an epoch label to the content of the tables for good; raises PolicyError if it is tied to another."""
         with self._errors(), self._database:
             self._database.execute(
-                "INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, NULL)", (epoch, digest, _now())
+                "INSERT OR IGNORE INTO epochs (epoch, digest, since) VALUES (?, ?, ?)",
+                (epoch, digest, _now()),
             )
-            held, closed = self._database.execute(
-                "SELECT digest, closed FROM epochs WHERE epoch = ?", (epoch,)
+            held, closed, why = self._database.execute(
+                "SELECT digest, closed, why FROM epochs WHERE epoch = ?", (epoch,)
             ).fetchone()
         if closed is not None:
-            raise PolicyError(closed_epoch(epoch, datetime.fromisoformat(closed)))
+            raise PolicyError(closed_epoch(epoch, datetime.fromisoformat(closed), why))
         if held != digest:
             raise PolicyError(
                 f"the tables are not those that epoch {epoch} was first used with; "
                 "give the new content an epoch label of its own in node.yaml"
             )
 
-    def close_epoch(self, epoch: str) -> None:
-        """Close an epoch for good because consent was withdrawn; nothing about its people is answered any more."""
+    def close_epoch(self, epoch: str, why: str = WITHDRAWN) -> None:
+        """Close an epoch for good; nothing about its people is answered any more."""
         with self._errors(), self._database:
-            self._database.execute("INSERT OR IGNORE INTO epochs VALUES (?, x'', ?, NULL)", (epoch, _now()))
-            self._database.execute(
-                "UPDATE epochs SET closed = ? WHERE epoch = ? AND closed IS NULL", (_now(), epoch)
-            )
+            self._close_epoch(epoch, why)
 
-    def closed_since(self, epoch: str) -> datetime | None:
-        """Return when an epoch was closed (UTC), or None where it is open or unknown."""
+    def closed(self, epoch: str) -> tuple[datetime, str] | None:
+        """Return when and why an epoch was closed, or None where it is open or unknown."""
+        query = "SELECT closed, why FROM epochs WHERE epoch = ? AND closed IS NOT NULL"
         with self._errors():
-            row = self._database.execute("SELECT closed FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
-        return None if row is None or row[0] is None else datetime.fromisoformat(row[0])
+            row = self._database.execute(query, (epoch,)).fetchone()
+        return None if row is None else (datetime.fromisoformat(row[0]), str(row[1]))
 
     def seen_version(self, study: str) -> int | None:
         """Return the newest version of a study that this site has seen, or None."""
@@ -162,6 +196,64 @@ class Ledger:
             (context, study, tuple(map(int, str(survivors).split(",")))) for context, study, survivors in rows
         )
 
+    def counter(self) -> int:
+        """Return how many masked inputs this site has made."""
+        with self._errors():
+            (number,) = self._database.execute("SELECT count(*) FROM deeds WHERE deed = 'spent'").fetchone()
+        return int(number)
+
+    def peers(self) -> dict[int, int]:
+        """Return the highest counter seen of every other site, by roster index."""
+        with self._errors():
+            return dict(self._database.execute("SELECT site, counter FROM peers").fetchall())
+
+    def has_spent(self, context: bytes) -> bool:
+        """Return whether this ledger knows of a masked input in a context."""
+        return "spent" in self.deeds(context)
+
+    def mark_restored(self) -> None:
+        """Note that this ledger lacks what the site has done: nothing is answered until it is rebuilt."""
+        with self._errors(), self._database:
+            self._database.execute("INSERT OR REPLACE INTO facts VALUES ('restored', ?)", (_now(),))
+
+    def restored_since(self) -> datetime | None:
+        """Return when this ledger was found to be an older copy (UTC), or None."""
+        value = self._fact("restored")
+        return None if value is None else datetime.fromisoformat(value)
+
+    def incarnation(self) -> int:
+        """Return how often this ledger was rebuilt."""
+        return int(self._fact("incarnation") or 0)
+
+    def rebuild(self, rounds: Sequence["ProvenDeed"], unknown_epochs: Sequence[str]) -> None:
+        """Add everything that transcripts prove and this ledger lacks, and lift the mark; never takes anything away.
+
+        What the site may have answered after its masked input counts as answered.
+
+        Args:
+            rounds: what is proven, in any order.
+            unknown_epochs: labels whose content is not known any more; they are closed.
+        """
+        with self._errors(), self._database:
+            for proven, study, name, version in rounds:
+                self._rebuild_one(proven, study)
+                self._database.execute(
+                    "INSERT INTO studies VALUES (?, ?) ON CONFLICT (name) "
+                    "DO UPDATE SET version = max(version, excluded.version)",
+                    (name, version),
+                )
+            for epoch in unknown_epochs:
+                self._close_epoch(epoch, REBUILT)
+            number = self.incarnation() + 1
+            self._database.execute("INSERT OR REPLACE INTO facts VALUES ('incarnation', ?)", (str(number),))
+            self._database.execute("DELETE FROM facts WHERE name = 'restored'")
+
+    def knows_epoch(self, epoch: str) -> bool:
+        """Return whether an epoch label is tied to content, or closed."""
+        with self._errors():
+            row = self._database.execute("SELECT 1 FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
+        return row is not None
+
     def deeds(self, context: bytes) -> tuple[str, ...]:
         """Return what was recorded for a context, in order of time."""
         with self._errors():
@@ -173,6 +265,46 @@ class Ledger:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def _fact(self, name: str) -> str | None:
+        with self._errors():
+            row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _close_epoch(self, epoch: str, why: str) -> None:
+        self._database.execute(
+            "INSERT OR IGNORE INTO epochs (epoch, digest, since) VALUES (?, x'', ?)", (epoch, _now())
+        )
+        self._database.execute(
+            "UPDATE epochs SET closed = ?, why = ? WHERE epoch = ? AND closed IS NULL", (_now(), why, epoch)
+        )
+
+    def _rebuild_one(self, proven: ProvenRound, study: bytes) -> None:
+        key, context = proven.key, proven.context
+        self._database.execute(
+            "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
+            (context, study, key.round_id, key.iteration, key.attempt, _now()),
+        )
+        held = {
+            deed for (deed,) in self._database.execute("SELECT deed FROM deeds WHERE context = ?", (context,))
+        }
+        if "spent" not in held:
+            self._deed(context, "spent", proven.masked)
+        if proven.signed and "signed" not in held:
+            self._deed(context, "signed", proven.statement, ",".join(map(str, proven.survivors)))
+        if proven.signatures:
+            self._name(context, proven.survivors, proven.signatures)
+            for part in ("gate", "data"):
+                if f"answered {part}" not in held:
+                    self._deed(context, f"answered {part}", b"")
+
+    def _name(
+        self, context: bytes, survivors: Sequence[int], signatures: Sequence[tuple[int, bytes]]
+    ) -> None:
+        listed = json.dumps({str(index): signature.hex() for index, signature in signatures})
+        self._database.execute(
+            "INSERT OR IGNORE INTO named VALUES (?, ?, ?)", (context, ",".join(map(str, survivors)), listed)
+        )
 
     def _deed(self, context: bytes, deed: str, digest: bytes, survivors: str = "") -> None:
         self._database.execute(
@@ -194,11 +326,11 @@ class Ledger:
             ) from error
 
 
-def closed_epoch(epoch: str, since: datetime) -> str:
+def closed_epoch(epoch: str, since: datetime, why: str) -> str:
     """Return the sentence about a closed epoch, with date and cure."""
     return (
-        f"epoch {epoch} was closed on {since.date()} because consent was withdrawn; make a snapshot with a new label, and ask "
-        "the statistician for a version that names it"
+        f"epoch {epoch} was closed on {since.date()} because {why}; make a snapshot with a new label, and ask the "
+        "statistician for a version that names it"
     )
 
 

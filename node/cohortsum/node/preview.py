@@ -20,7 +20,7 @@ from cohortsum.node.config import NodeConfig, load_node_config, load_policy_conf
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
-from cohortsum.node.ledger import Ledger
+from cohortsum.node.ledger import Ledger, closed_epoch
 from cohortsum.node.policy import floors_for
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
@@ -189,15 +189,16 @@ def _versions(folder: Path, study: FrozenStudy) -> Finding:
     ledger = Ledger(folder / "ledger.db")
     try:
         seen = ledger.seen_version(study.study)
-        closed = ledger.closed_since(study.epoch)
+        closed = ledger.closed(study.epoch)
+        restored = ledger.restored_since()
     finally:
         ledger.close()
-    if closed is not None:
+    if restored is not None:
         return failure(
-            "ledger",
-            f"epoch {study.epoch} was closed on {closed.date()} because consent was withdrawn",
-            "make a snapshot with a new label; the statistician names it in a new version",
+            "ledger", "it is an older copy and has forgotten rounds", "run `cohortsum node recover`"
         )
+    if closed is not None:
+        return from_error("ledger", closed_epoch(study.epoch, *closed))
     if seen is not None and seen > study.version:
         return failure("ledger", f"version {seen} of this study was seen here", "ask for the newest version")
     return ok("ledger", "the ledger has nothing against it")

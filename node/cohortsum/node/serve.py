@@ -24,7 +24,11 @@ from cohortsum.crypto.certificates import TLS13_ONLY
 from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LineError
 
 if TYPE_CHECKING:
+    from cohortsum.node.config import NodeConfig
     from cohortsum.node.daemon import Daemon
+    from cohortsum.node.recovery import Rebuilt
+    from cohortsum.protocol.envelope import Signer
+    from cohortsum.protocol.roster import Roster
 
 
 def main() -> int:
@@ -59,32 +63,56 @@ def run(folder: Path, patience_s: float = math.inf, *, once: bool = False) -> in
     return 0
 
 
-async def _serve(folder: Path, patience_s: float, once: bool) -> None:
-    from cohortsum.node import inbox
+def recover(folder: Path, patience_s: float) -> "Rebuilt":
+    """Rebuild the ledger in ``folder`` and return what was found. Nothing may have imported grpc before."""
+    os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]
+    return asyncio.run(_recover(folder, patience_s))
+
+
+async def _recover(folder: Path, patience_s: float) -> "Rebuilt":
     from cohortsum.node.client import Caller, Connection, Line
-    from cohortsum.node.config import load_node_config, load_policy_config
-    from cohortsum.node.daemon import Daemon
-    from cohortsum.node.decisions import DecisionBook
+    from cohortsum.node.recovery import rebuild
+
+    config, signer, roster = _identity(folder)
+    line = Line(config.coordinator, patience_s)
+    async with Connection(line, signer, roster) as connection:
+        return await rebuild(folder, Caller(connection, line, config.site), signer)
+
+
+def _identity(folder: Path) -> "tuple[NodeConfig, Signer, Roster]":
+    """Return settings, signer and newest roster of the node in ``folder``; raises ConfigurationError if it is not in it."""
+    from cohortsum.node.config import load_node_config
     from cohortsum.node.files import read_key
-    from cohortsum.node.ledger import Ledger
-    from cohortsum.node.notices import Messenger
     from cohortsum.node.pinning import load_pin
-    from cohortsum.node.session import Site
     from cohortsum.protocol.denylist import without_denied
     from cohortsum.protocol.envelope import Signer
     from cohortsum.protocol.roster import Role
 
-    config = load_node_config(folder / "node.yaml")
-    for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
-        shutil.rmtree(left)
-    pin = load_pin(folder)
+    config, pin = load_node_config(folder / "node.yaml"), load_pin(folder)
     roster = without_denied(pin.newest, pin.deny)
     identity = roster.identities.get(config.site)
     if identity is None or identity.role is not Role.SITE:
         raise ConfigurationError(
             f"node.yaml: site '{config.site}' is no site of the roster; ask the operator to admit it"
         )
-    signer, decisions = Signer(identity, read_key(config.identity_key)), DecisionBook(folder)
+    return config, Signer(identity, read_key(config.identity_key)), roster
+
+
+async def _serve(folder: Path, patience_s: float, once: bool) -> None:
+    from cohortsum.node import inbox
+    from cohortsum.node.client import Caller, Connection, Line
+    from cohortsum.node.config import load_node_config, load_policy_config
+    from cohortsum.node.daemon import Daemon
+    from cohortsum.node.decisions import DecisionBook
+    from cohortsum.node.ledger import Ledger
+    from cohortsum.node.notices import Messenger
+    from cohortsum.node.pinning import load_pin
+    from cohortsum.node.session import Site
+
+    config, signer, roster = _identity(folder)
+    for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
+        shutil.rmtree(left)
+    decisions = DecisionBook(folder)
     line = Line(config.coordinator, patience_s)
     with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
 

@@ -178,10 +178,10 @@ class StudySession:
             if self._joined is None:
                 return False
             epoch = self._joined.plan.study.epoch
-            closed = self._site.ledger.closed_since(epoch)
+            closed = self._site.ledger.closed(epoch)
             if closed is None:
                 return False
-            if self.reason != (reason := closed_epoch(epoch, closed)):
+            if self.reason != (reason := closed_epoch(epoch, *closed)):
                 self.reason = reason
                 self._log.warning("study.stays_out", reason=reason)
             self._stop(reason)
@@ -217,6 +217,11 @@ class StudySession:
         site = self._site
         decision = self._in_force(study)
         refuse_unbuilt(study)
+        if site.ledger.restored_since() is not None:
+            raise PolicyError(
+                "the ledger has forgotten rounds that this site took part in: it is an older copy; stop the node and run "
+                "`cohortsum node recover`"
+            )
         if study.epoch != site.epoch:
             raise PolicyError(
                 f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
@@ -288,6 +293,8 @@ class StudySession:
             seen_rounds=site.ledger.seen_rounds(),
             approvals=self._book[2],
             earlier=joined.earlier,
+            counter=site.ledger.counter(),
+            peers=site.ledger.peers(),
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:

@@ -54,6 +54,12 @@ profile: {profile}
 #   max_colluding_sites: 1       # a study must reckon with at least this many
 # statistics: [summary, histogram, regression]
 # noise: [none]                  # kinds of noise allowed
+# auto_approve:                  # nothing is approved without asking, unless you describe it here
+#   - statisticians: [stat1]
+#     statistics: [summary, regression]
+#     outcomes: ["lh_*_thickness", age]
+#     until: 2027-06-30
+# carry_over: true               # an approval holds for the next version where only wording and dates changed
 """
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from cohortsum.crypto.errors import CohortsumError
 from cohortsum.node.board import BoardFile, read_board
 from cohortsum.node.config import load_node_config
+from cohortsum.node.daemon import FINAL
 from cohortsum.node.decisions import read_decisions
 from cohortsum.node.doctor_data import check_disk
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
@@ -51,6 +52,12 @@ def _running(board: BoardFile | None, now: datetime, folder: Path) -> Finding:
 
 
 def _line(board: BoardFile, now: datetime) -> Finding:
+    if board.refused:
+        return failure(
+            "line",
+            board.refused,
+            "ask the operator whether this site's key is in the newest roster and not revoked",
+        )
     if board.down_since is None:
         return ok("line", "the coordinator answers")
     said = f"the coordinator has not answered since {local_time(board.down_since)}"
@@ -67,7 +74,11 @@ def _studies(board: BoardFile | None, folder: Path) -> Iterator[Finding]:
             f"waiting for a decision: {', '.join(waiting)}",
             f"run `cohortsum node studies {folder}`",
         )
-    troubled = [line for line in lines if line.here in ("stays out", "failed", "too late")]
+    troubled = [
+        line
+        for line in lines
+        if line.here in ("stays out", "failed", "too late", "cannot be used") and line.state not in FINAL
+    ]
     for line in troubled:
         yield warning(
             "studies", f"{line.name}@{line.version} {line.here}: {line.reason}", "follow what it says"
@@ -97,13 +108,19 @@ def _epoch(folder: Path) -> Finding:
     try:
         epoch = load_node_config(folder / "node.yaml").epoch
         with closing(Ledger(folder / "ledger.db")) as ledger:
-            closed = ledger.closed_since(epoch)
+            closed, restored = ledger.closed(epoch), ledger.restored_since()
     except CohortsumError as error:
         return from_error("epoch", error.message)
+    if restored is not None:
+        return failure(
+            "ledger",
+            f"it was found to be an older copy {local_time(restored)}; nothing is answered",
+            "stop the node and run `cohortsum node recover`",
+        )
     if closed is not None:
         return warning(
             "epoch",
-            f"epoch {epoch} was closed {local_time(closed)} because consent was withdrawn",
+            f"epoch {epoch} was closed {local_time(closed[0])} because {closed[1]}",
             "make a snapshot with a new label: cohortsum node snapshot",
         )
     return ok("epoch", f"epoch {epoch} is open")

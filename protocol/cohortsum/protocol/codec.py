@@ -147,6 +147,7 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 mask_key=message.mask_key,
                 gate_commitment=message.gate_commitment,
                 data_commitment=message.data_commitment,
+                counter=message.counter,
             )
         case Adverts():
             return Kind.ADVERTS, wire.Adverts(adverts=map(envelope_to_wire, message.adverts))
@@ -233,6 +234,7 @@ def _advert(held: wire.Advert) -> Advert:
         held.mask_key,
         _sized(held.gate_commitment, DIGEST_BYTES, "gate_commitment"),
         _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
+        held.counter,
     )
 
 

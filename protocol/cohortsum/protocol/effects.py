@@ -19,11 +19,32 @@ class RoundSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersSeen:
+    """Record: how many masked inputs other sites have made at least, by roster index; a later, lower word shows a restored site."""
+
+    context: bytes
+    counters: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ContextSpent:
-    """Record: the masked vector of this context exists; another is never made."""
+    """Record: the masked vector of this context exists; another is never made.
+
+    Attributes:
+        context: of the attempt.
+        masked: digest of the signed message.
+        h1: hash of L1 as this site was shown it.
+        h2: hash of U2 as this site was shown it.
+        advertisers: U1, roster indices.
+        delivered: U2, roster indices.
+    """
 
     context: bytes
     masked: bytes
+    h1: bytes
+    h2: bytes
+    advertisers: frozenset[int]
+    delivered: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +54,18 @@ class SurvivorsSigned:
     context: bytes
     survivors: tuple[int, ...]
     statement: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SurvivorsNamed:
+    """Record: t sites signed one survivor set: the only one of this context that can open.
+
+    ``signatures`` are the R3 signatures by roster index.
+    """
+
+    context: bytes
+    survivors: tuple[int, ...]
+    signatures: tuple[tuple[int, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +85,7 @@ class SetOpened:
     result: bytes
 
 
-Record = RoundSeen | ContextSpent | SurvivorsSigned | Answered | SetOpened
+Record = RoundSeen | PeersSeen | ContextSpent | SurvivorsSigned | SurvivorsNamed | Answered | SetOpened
 
 
 @dataclass(frozen=True, slots=True)

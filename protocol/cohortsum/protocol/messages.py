@@ -109,12 +109,13 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Advert:
-    """R0: a site's public keys of this attempt and its commitments to both self seeds."""
+    """R0: a site's public keys of this attempt, its commitments to both self seeds, and how many masked inputs it ever made."""
 
     channel_key: bytes
     mask_key: bytes
     gate_commitment: bytes
     data_commitment: bytes
+    counter: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,13 @@ from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
     Contribute,
+    PeersSeen,
     RoundOver,
     RoundSeen,
     Send,
     SetOpened,
     SiteEffect,
+    SurvivorsNamed,
     SurvivorsSigned,
 )
 from cohortsum.protocol.envelope import open_any, open_envelope
@@ -170,7 +172,14 @@ class SiteRound:
         envelope = setup.signer.sign(attempt.context, message)
         self.state = Masked(attempt, roll, dealt, envelope)
         return (
-            ContextSpent(attempt.context, envelope.digest),
+            ContextSpent(
+                attempt.context,
+                envelope.digest,
+                roll.h1,
+                dealt.h2,
+                frozenset(roll.adverts),
+                frozenset(dealt.shares),
+            ),
             Send(Packet(envelope, (words_to_bytes(words["gate"]),)), words["data"]),
         )
 
@@ -238,7 +247,7 @@ class SiteRound:
         unchanged = setup.earlier[opening.earlier].unchanged if opening.earlier else frozenset[str]()
         blocks = plan.travelling(supplies, unchanged)
         attempt = Attempt(context, bound, blocks, supplies, Seeds.draw(self._randomness))
-        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds))
+        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds, setup.counter))
         return Advertised(attempt, advert), (RoundSeen(context, opening.key), Send(Packet(advert)))
 
     def _share(self, state: Advertised, message: Adverts) -> tuple[SiteState, Effects]:
@@ -259,7 +268,8 @@ class SiteRound:
             commitments = shares.commitments(attempt.context, setup.index, holder)
             entries.append(ShareEntry(holder, ciphertext_digest(ciphertext), *commitments))
         envelope = setup.signer.sign(attempt.context, Shares.of(roll.h1, entries))
-        return Shared(attempt, roll, envelope, channels), (Send(Packet(envelope, tuple(ciphertexts))),)
+        seen = PeersSeen(attempt.context, {index: advert.counter for index, advert in roll.adverts.items()})
+        return Shared(attempt, roll, envelope, channels), (seen, Send(Packet(envelope, tuple(ciphertexts))))
 
     def _agree(self, state: Masked, message: Survivors) -> tuple[SiteState, Effects]:
         attempt, roll, dealt = state.attempt, state.roll, state.dealt
@@ -268,17 +278,19 @@ class SiteRound:
         envelope = self.setup.signer.sign(attempt.context, Consistency(stands_by))
         agreed = Agreed(attempt, roll, dealt, survivors, stands_by)
         record = SurvivorsSigned(attempt.context, tuple(sorted(survivors)), stands_by)
-        return agreed, (record, Send(Packet(envelope)))
+        made = {index: roll.adverts[index].counter + 1 for index in survivors}  # their masked inputs exist
+        return agreed, (PeersSeen(attempt.context, made), record, Send(Packet(envelope)))
 
     def _answer_gate(self, state: Agreed, message: Quorum) -> tuple[SiteState, Effects]:
-        checks.quorum(self.setup, state, message)
+        signatures = checks.quorum(self.setup, state, message)
+        named = SurvivorsNamed(state.attempt.context, tuple(sorted(state.survivors)), signatures)
         held = state.dealt.shares
         answer = GateShares(
             state.statement,
             {owner: held[owner].gate for owner in state.survivors},
             {owner: held[owner].mask for owner in state.dropped},
         )
-        return GateAnswered(state), self._answer(state, "gate", answer)
+        return GateAnswered(state), (named, *self._answer(state, "gate", answer))
 
     def _answer_data(self, agreed: Agreed, message: GateOpening) -> tuple[SiteState, Effects]:
         checks.gate(self.setup, agreed, message)

@@ -78,6 +78,10 @@ def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
             raise RemoteProtocolError(
                 "R1.3", f"{envelope.sender} advertised without an approval of this study"
             )
+        if advert.counter < setup.peers.get(index, 0):
+            raise RemoteProtocolError(
+                "R1.8", f"{envelope.sender} has forgotten rounds that it took part in; it must recover first"
+            )
         adverts[index] = advert
     keys = [key for advert in adverts.values() for key in (advert.channel_key, advert.mask_key)]
     if len(set(keys)) != len(keys):
@@ -197,8 +201,8 @@ def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[in
     return members
 
 
-def quorum(setup: SiteSetup, state: Agreed, message: Quorum) -> None:
-    """R4.1 to R4.4: at least t distinct survivors signed the very statement this site signed."""
+def quorum(setup: SiteSetup, state: Agreed, message: Quorum) -> tuple[tuple[int, bytes], ...]:
+    """R4.1 to R4.4: at least t distinct survivors signed the very statement this site signed; return their signatures."""
     signers: list[int] = []
     for envelope in message.signatures:
         signed = open_envelope(envelope, Consistency, state.attempt.context, setup.roster, Role.SITE)
@@ -211,6 +215,7 @@ def quorum(setup: SiteSetup, state: Agreed, message: Quorum) -> None:
         raise RemoteProtocolError("R4.2", "a signer is no survivor")
     if len(signers) < state.roll.threshold:
         raise RemoteProtocolError("R4.3", f"{len(signers)} signatures, {state.roll.threshold} are required")
+    return tuple(zip(signers, (envelope.signature for envelope in message.signatures), strict=True))
 
 
 def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:

@@ -51,6 +51,8 @@ class SiteSetup:
         seen_rounds: (round id, iteration, attempt) of every round it took part in.
         approvals: what it has read of the study's approvals.
         earlier: opened rounds of earlier versions that a round may build on, by context.
+        counter: masked inputs this site has ever made.
+        peers: highest counter that this site has seen of every other, by roster index.
     """
 
     signer: Signer
@@ -64,6 +66,8 @@ class SiteSetup:
     seen_rounds: frozenset[tuple[bytes, int, int]]
     approvals: ApprovalBook = field(repr=False)
     earlier: Mapping[bytes, EarlierRound] = field(default_factory=dict[bytes, EarlierRound])
+    counter: int = 0
+    peers: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def index(self) -> int:

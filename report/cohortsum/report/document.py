@@ -89,7 +89,7 @@ class Participation(_Model):
 
 
 class Thresholds(_Model):
-    """The strictest of study, site policies and catalogue, as the round enforced them."""
+    """The study's thresholds; a site may hold stricter ones, which it checks by itself and does not tell."""
 
     min_sites: PositiveInt
     min_participants: PositiveInt

@@ -17,8 +17,8 @@ _STARTER = """\
 #   1. change every line marked EDIT
 #   2. cohortsum study check STUDY      shows what would leave a site, and what must hold before it does
 #   3. agree on it with the sites: ranges and levels are public, and every site needs columns for these variables
-#   4. cohortsum study sign STUDY ...   what is signed never changes; a change is a new version
-#   5. give the signed file to every site and to the coordinator
+#   4. cohortsum study submit STUDY     signs it; what is signed never changes, a change is a new version (study amend)
+#   5. read its fingerprint to every site that asks; cohortsum study status shows who has approved
 # Unknown keys are refused, and what is left out has a default: docs/study-file.md lists all of them.
 
 study: "{name}" # id; stays the same in every version

@@ -14,6 +14,7 @@ def refuse_unbuilt(study: FrozenStudy) -> None:
         (checkers.consortium > 0, f"release.checkers.consortium {checkers.consortium}", "consortium: 0"),
         (checkers.sites != "none", f"release.checkers.sites {checkers.sites}", "sites: none"),
         (study.release.round_to is not None, "release.round_to", "no round_to"),
+        (study.enrol.start == "manual", "enrol.start manual", "start: at_deadline"),
         (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),
     ]
     asked = [(feature, cure) for applies, feature, cure in wanted if applies]

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ohortsum/wire/v1/round.proto\x12\x11\x63ohortsum.wire.v1\"]\n\x08\x45nvelope\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"L\n\x06Packet\x12-\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x13\n\x0b\x61ttachments\x18\x02 \x03(\x0c\"Z\n\x08\x41pproval\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x10\n\x08supplies\x18\x04 \x01(\x0c\"<\n\rNotTakingPart\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\"\xcf\x01\n\x07Opening\x12\x10\n\x08round_id\x18\x01 \x01(\x0c\x12\x11\n\titeration\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x14\n\x0cstudy_digest\x18\x04 \x01(\x0c\x12\x15\n\rroster_digest\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\t\x12.\n\tapprovals\x18\x07 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x11\n\tsurvivors\x18\x08 \x03(\r\x12\x0f\n\x07\x65\x61rlier\x18\t \x01(\x0c\"a\n\x06\x41\x64vert\x12\x13\n\x0b\x63hannel_key\x18\x01 \x01(\x0c\x12\x10\n\x08mask_key\x18\x02 \x01(\x0c\x12\x17\n\x0fgate_commitment\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x61ta_commitment\x18\x04 \x01(\x0c\"7\n\x07\x41\x64verts\x12,\n\x07\x61\x64verts\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"\x9b\x01\n\x06Shares\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07holders\x18\x02 \x03(\r\x12\x1a\n\x12\x63iphertext_digests\x18\x03 \x01(\x0c\x12\x18\n\x10mask_commitments\x18\x04 \x01(\x0c\x12\x18\n\x10gate_commitments\x18\x05 \x01(\x0c\x12\x18\n\x10\x64\x61ta_commitments\x18\x06 \x01(\x0c\"7\n\x08\x44\x65livery\x12+\n\x06shares\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"f\n\x0bMaskedInput\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x15\n\rshares_digest\x18\x02 \x01(\x0c\x12\x13\n\x0bgate_digest\x18\x03 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_digest\x18\x04 \x01(\x0c\"8\n\tSurvivors\x12+\n\x06masked\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\" \n\x0b\x43onsistency\x12\x11\n\tstatement\x18\x01 \x01(\x0c\"9\n\x06Quorum\x12/\n\nsignatures\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"%\n\x05Share\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c\"o\n\nGateShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04gate\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\x12&\n\x04mask\x18\x03 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"j\n\x0bGateOpening\x12\x30\n\tsurvivors\x18\x01 \x03(\x0b\x32\x1d.cohortsum.wire.v1.OpenedGate\x12)\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"8\n\nOpenedGate\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x0c\"G\n\nDataShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"3\n\x07\x43losing\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x15\n\rresult_digest\x18\x02 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\"+\n\tComplaint\x12\r\n\x05\x63heck\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63ohortsum/wire/v1/round.proto\x12\x11\x63ohortsum.wire.v1\"]\n\x08\x45nvelope\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"L\n\x06Packet\x12-\n\x08\x65nvelope\x18\x01 \x01(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x13\n\x0b\x61ttachments\x18\x02 \x03(\x0c\"Z\n\x08\x41pproval\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x10\n\x08supplies\x18\x04 \x01(\x0c\"<\n\rNotTakingPart\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x15\n\rroster_digest\x18\x02 \x01(\x0c\"\xcf\x01\n\x07Opening\x12\x10\n\x08round_id\x18\x01 \x01(\x0c\x12\x11\n\titeration\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x14\n\x0cstudy_digest\x18\x04 \x01(\x0c\x12\x15\n\rroster_digest\x18\x05 \x01(\x0c\x12\r\n\x05\x65poch\x18\x06 \x01(\t\x12.\n\tapprovals\x18\x07 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x11\n\tsurvivors\x18\x08 \x03(\r\x12\x0f\n\x07\x65\x61rlier\x18\t \x01(\x0c\"r\n\x06\x41\x64vert\x12\x13\n\x0b\x63hannel_key\x18\x01 \x01(\x0c\x12\x10\n\x08mask_key\x18\x02 \x01(\x0c\x12\x17\n\x0fgate_commitment\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x61ta_commitment\x18\x04 \x01(\x0c\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\x04\"7\n\x07\x41\x64verts\x12,\n\x07\x61\x64verts\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"\x9b\x01\n\x06Shares\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x0f\n\x07holders\x18\x02 \x03(\r\x12\x1a\n\x12\x63iphertext_digests\x18\x03 \x01(\x0c\x12\x18\n\x10mask_commitments\x18\x04 \x01(\x0c\x12\x18\n\x10gate_commitments\x18\x05 \x01(\x0c\x12\x18\n\x10\x64\x61ta_commitments\x18\x06 \x01(\x0c\"7\n\x08\x44\x65livery\x12+\n\x06shares\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"f\n\x0bMaskedInput\x12\x16\n\x0e\x61\x64verts_digest\x18\x01 \x01(\x0c\x12\x15\n\rshares_digest\x18\x02 \x01(\x0c\x12\x13\n\x0bgate_digest\x18\x03 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_digest\x18\x04 \x01(\x0c\"8\n\tSurvivors\x12+\n\x06masked\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\" \n\x0b\x43onsistency\x12\x11\n\tstatement\x18\x01 \x01(\x0c\"9\n\x06Quorum\x12/\n\nsignatures\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"%\n\x05Share\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x0c\"o\n\nGateShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04gate\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\x12&\n\x04mask\x18\x03 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"j\n\x0bGateOpening\x12\x30\n\tsurvivors\x18\x01 \x03(\x0b\x32\x1d.cohortsum.wire.v1.OpenedGate\x12)\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"8\n\nOpenedGate\x12\r\n\x05owner\x18\x01 \x01(\r\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x0c\n\x04seed\x18\x03 \x01(\x0c\"G\n\nDataShares\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12&\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x18.cohortsum.wire.v1.Share\"3\n\x07\x43losing\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x15\n\rresult_digest\x18\x02 \x01(\x0c\"\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\"+\n\tComplaint\x12\r\n\x05\x63heck\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63used\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,35 +42,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENING']._serialized_start=380
   _globals['_OPENING']._serialized_end=587
   _globals['_ADVERT']._serialized_start=589
-  _globals['_ADVERT']._serialized_end=686
-  _globals['_ADVERTS']._serialized_start=688
-  _globals['_ADVERTS']._serialized_end=743
-  _globals['_SHARES']._serialized_start=746
-  _globals['_SHARES']._serialized_end=901
-  _globals['_DELIVERY']._serialized_start=903
-  _globals['_DELIVERY']._serialized_end=958
-  _globals['_MASKEDINPUT']._serialized_start=960
-  _globals['_MASKEDINPUT']._serialized_end=1062
-  _globals['_SURVIVORS']._serialized_start=1064
-  _globals['_SURVIVORS']._serialized_end=1120
-  _globals['_CONSISTENCY']._serialized_start=1122
-  _globals['_CONSISTENCY']._serialized_end=1154
-  _globals['_QUORUM']._serialized_start=1156
-  _globals['_QUORUM']._serialized_end=1213
-  _globals['_SHARE']._serialized_start=1215
-  _globals['_SHARE']._serialized_end=1252
-  _globals['_GATESHARES']._serialized_start=1254
-  _globals['_GATESHARES']._serialized_end=1365
-  _globals['_GATEOPENING']._serialized_start=1367
-  _globals['_GATEOPENING']._serialized_end=1473
-  _globals['_OPENEDGATE']._serialized_start=1475
-  _globals['_OPENEDGATE']._serialized_end=1531
-  _globals['_DATASHARES']._serialized_start=1533
-  _globals['_DATASHARES']._serialized_end=1604
-  _globals['_CLOSING']._serialized_start=1606
-  _globals['_CLOSING']._serialized_end=1657
-  _globals['_ABORT']._serialized_start=1659
-  _globals['_ABORT']._serialized_end=1682
-  _globals['_COMPLAINT']._serialized_start=1684
-  _globals['_COMPLAINT']._serialized_end=1727
+  _globals['_ADVERT']._serialized_end=703
+  _globals['_ADVERTS']._serialized_start=705
+  _globals['_ADVERTS']._serialized_end=760
+  _globals['_SHARES']._serialized_start=763
+  _globals['_SHARES']._serialized_end=918
+  _globals['_DELIVERY']._serialized_start=920
+  _globals['_DELIVERY']._serialized_end=975
+  _globals['_MASKEDINPUT']._serialized_start=977
+  _globals['_MASKEDINPUT']._serialized_end=1079
+  _globals['_SURVIVORS']._serialized_start=1081
+  _globals['_SURVIVORS']._serialized_end=1137
+  _globals['_CONSISTENCY']._serialized_start=1139
+  _globals['_CONSISTENCY']._serialized_end=1171
+  _globals['_QUORUM']._serialized_start=1173
+  _globals['_QUORUM']._serialized_end=1230
+  _globals['_SHARE']._serialized_start=1232
+  _globals['_SHARE']._serialized_end=1269
+  _globals['_GATESHARES']._serialized_start=1271
+  _globals['_GATESHARES']._serialized_end=1382
+  _globals['_GATEOPENING']._serialized_start=1384
+  _globals['_GATEOPENING']._serialized_end=1490
+  _globals['_OPENEDGATE']._serialized_start=1492
+  _globals['_OPENEDGATE']._serialized_end=1548
+  _globals['_DATASHARES']._serialized_start=1550
+  _globals['_DATASHARES']._serialized_end=1621
+  _globals['_CLOSING']._serialized_start=1623
+  _globals['_CLOSING']._serialized_end=1674
+  _globals['_ABORT']._serialized_start=1676
+  _globals['_ABORT']._serialized_end=1699
+  _globals['_COMPLAINT']._serialized_start=1701
+  _globals['_COMPLAINT']._serialized_end=1744
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from cohortsum.wire.v1 import round_pb2 as cohortsum_dot_wire_dot_v1_dot_round__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63ohortsum/wire/v1/service.proto\x12\x11\x63ohortsum.wire.v1\x1a\x1d\x63ohortsum/wire/v1/round.proto\"J\n\x12ListStudiesRequest\x12\x14\n\x0cwire_version\x18\x01 \x01(\r\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\"R\n\x10ListStudiesReply\x12\x0e\n\x06serial\x18\x01 \x01(\x04\x12.\n\x07studies\x18\x02 \x03(\x0b\x32\x1d.cohortsum.wire.v1.StudyEntry\"J\n\nStudyEntry\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12\r\n\x05state\x18\x04 \x01(\t\"7\n\x0fGetStudyRequest\x12\x14\n\x0cwire_version\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"I\n\x0bSignedStudy\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\x12\x14\n\x0cstatistician\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"J\n\x0fStudyWithdrawal\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x14\n\x0cstatistician\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"<\n\x0bNextRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\r\n\x05study\x18\x03 \x01(\x0c\"T\n\tNextReply\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\x06packet\x18\x02 \x01(\x0b\x32\x19.cohortsum.wire.v1.Packet\x12\x0c\n\x04over\x18\x03 \x01(\x08\"E\n\x0bUploadChunk\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x16\n\x0erunning_digest\x18\x03 \x01(\x0c\"\r\n\x0bSubmitReply\"\"\n\x10GetStatusRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\xe7\x01\n\x0bStudyStatus\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x18\n\x10\x65nrolment_closes\x18\x06 \x01(\t\x12,\n\x05sites\x18\x07 \x03(\x0b\x32\x1d.cohortsum.wire.v1.SiteStatus\x12\x32\n\x08\x61ttempts\x18\x08 \x03(\x0b\x32 .cohortsum.wire.v1.AttemptStatus\x12\x0e\n\x06\x62locks\x18\t \x03(\t\"L\n\nSiteStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12\x0f\n\x07present\x18\x03 \x01(\x08\x12\x11\n\tlast_seen\x18\x04 \x01(\t\"R\n\rAttemptStatus\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x11\n\tsurvivors\x18\x04 \x03(\t\"\"\n\x10GetResultRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\x1f\n\x0bResultChunk\x12\x10\n\x08\x64ocument\x18\x01 \x01(\x0c\x32\xd8\x05\n\nConsortium\x12Y\n\x0bListStudies\x12%.cohortsum.wire.v1.ListStudiesRequest\x1a#.cohortsum.wire.v1.ListStudiesReply\x12N\n\x08GetStudy\x12\".cohortsum.wire.v1.GetStudyRequest\x1a\x1e.cohortsum.wire.v1.SignedStudy\x12\x44\n\x04Next\x12\x1e.cohortsum.wire.v1.NextRequest\x1a\x1c.cohortsum.wire.v1.NextReply\x12\x43\n\x06Submit\x12\x19.cohortsum.wire.v1.Packet\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12J\n\x06Upload\x12\x1e.cohortsum.wire.v1.UploadChunk\x1a\x1e.cohortsum.wire.v1.SubmitReply(\x01\x12M\n\x0bSubmitStudy\x12\x1e.cohortsum.wire.v1.SignedStudy\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12S\n\rWithdrawStudy\x12\".cohortsum.wire.v1.StudyWithdrawal\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12P\n\tGetStatus\x12#.cohortsum.wire.v1.GetStatusRequest\x1a\x1e.cohortsum.wire.v1.StudyStatus\x12R\n\tGetResult\x12#.cohortsum.wire.v1.GetResultRequest\x1a\x1e.cohortsum.wire.v1.ResultChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63ohortsum/wire/v1/service.proto\x12\x11\x63ohortsum.wire.v1\x1a\x1d\x63ohortsum/wire/v1/round.proto\"J\n\x12ListStudiesRequest\x12\x14\n\x0cwire_version\x18\x01 \x01(\r\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\"R\n\x10ListStudiesReply\x12\x0e\n\x06serial\x18\x01 \x01(\x04\x12.\n\x07studies\x18\x02 \x03(\x0b\x32\x1d.cohortsum.wire.v1.StudyEntry\"J\n\nStudyEntry\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12\r\n\x05state\x18\x04 \x01(\t\"7\n\x0fGetStudyRequest\x12\x14\n\x0cwire_version\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"I\n\x0bSignedStudy\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\x12\x14\n\x0cstatistician\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"J\n\x0fStudyWithdrawal\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x14\n\x0cstatistician\x18\x02 \x01(\t\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"<\n\x0bNextRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\x12\r\n\x05study\x18\x03 \x01(\x0c\"T\n\tNextReply\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\x06packet\x18\x02 \x01(\x0b\x32\x19.cohortsum.wire.v1.Packet\x12\x0c\n\x04over\x18\x03 \x01(\x08\"E\n\x0bUploadChunk\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\x12\r\n\x05words\x18\x02 \x01(\x0c\x12\x16\n\x0erunning_digest\x18\x03 \x01(\x0c\"\r\n\x0bSubmitReply\"\x11\n\x0fGetTrailRequest\"4\n\x05Trail\x12+\n\x06masked\x18\x01 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"\'\n\x14GetTranscriptRequest\x12\x0f\n\x07\x63ontext\x18\x01 \x01(\x0c\"\x87\x02\n\nTranscript\x12,\n\x07opening\x18\x01 \x01(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12,\n\x07\x61\x64verts\x18\x02 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12+\n\x06shares\x18\x03 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12+\n\x06masked\x18\x04 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\x12\x11\n\tsurvivors\x18\x05 \x03(\r\x12\x30\n\x0b\x63onsistency\x18\x06 \x03(\x0b\x32\x1b.cohortsum.wire.v1.Envelope\"\"\n\x10GetStatusRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\xe7\x01\n\x0bStudyStatus\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x18\n\x10\x65nrolment_closes\x18\x06 \x01(\t\x12,\n\x05sites\x18\x07 \x03(\x0b\x32\x1d.cohortsum.wire.v1.SiteStatus\x12\x32\n\x08\x61ttempts\x18\x08 \x03(\x0b\x32 .cohortsum.wire.v1.AttemptStatus\x12\x0e\n\x06\x62locks\x18\t \x03(\t\"L\n\nSiteStatus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x61nswer\x18\x02 \x01(\t\x12\x0f\n\x07present\x18\x03 \x01(\x08\x12\x11\n\tlast_seen\x18\x04 \x01(\t\"R\n\rAttemptStatus\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x11\n\tsurvivors\x18\x04 \x03(\t\"\"\n\x10GetResultRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\"\x1f\n\x0bResultChunk\x12\x10\n\x08\x64ocument\x18\x01 \x01(\x0c\x32\xfb\x06\n\nConsortium\x12Y\n\x0bListStudies\x12%.cohortsum.wire.v1.ListStudiesRequest\x1a#.cohortsum.wire.v1.ListStudiesReply\x12N\n\x08GetStudy\x12\".cohortsum.wire.v1.GetStudyRequest\x1a\x1e.cohortsum.wire.v1.SignedStudy\x12\x44\n\x04Next\x12\x1e.cohortsum.wire.v1.NextRequest\x1a\x1c.cohortsum.wire.v1.NextReply\x12\x43\n\x06Submit\x12\x19.cohortsum.wire.v1.Packet\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12J\n\x06Upload\x12\x1e.cohortsum.wire.v1.UploadChunk\x1a\x1e.cohortsum.wire.v1.SubmitReply(\x01\x12H\n\x08GetTrail\x12\".cohortsum.wire.v1.GetTrailRequest\x1a\x18.cohortsum.wire.v1.Trail\x12W\n\rGetTranscript\x12\'.cohortsum.wire.v1.GetTranscriptRequest\x1a\x1d.cohortsum.wire.v1.Transcript\x12M\n\x0bSubmitStudy\x12\x1e.cohortsum.wire.v1.SignedStudy\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12S\n\rWithdrawStudy\x12\".cohortsum.wire.v1.StudyWithdrawal\x1a\x1e.cohortsum.wire.v1.SubmitReply\x12P\n\tGetStatus\x12#.cohortsum.wire.v1.GetStatusRequest\x1a\x1e.cohortsum.wire.v1.StudyStatus\x12R\n\tGetResult\x12#.cohortsum.wire.v1.GetResultRequest\x1a\x1e.cohortsum.wire.v1.ResultChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,18 +52,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPLOADCHUNK']._serialized_end=746
   _globals['_SUBMITREPLY']._serialized_start=748
   _globals['_SUBMITREPLY']._serialized_end=761
-  _globals['_GETSTATUSREQUEST']._serialized_start=763
-  _globals['_GETSTATUSREQUEST']._serialized_end=797
-  _globals['_STUDYSTATUS']._serialized_start=800
-  _globals['_STUDYSTATUS']._serialized_end=1031
-  _globals['_SITESTATUS']._serialized_start=1033
-  _globals['_SITESTATUS']._serialized_end=1109
-  _globals['_ATTEMPTSTATUS']._serialized_start=1111
-  _globals['_ATTEMPTSTATUS']._serialized_end=1193
-  _globals['_GETRESULTREQUEST']._serialized_start=1195
-  _globals['_GETRESULTREQUEST']._serialized_end=1229
-  _globals['_RESULTCHUNK']._serialized_start=1231
-  _globals['_RESULTCHUNK']._serialized_end=1262
-  _globals['_CONSORTIUM']._serialized_start=1265
-  _globals['_CONSORTIUM']._serialized_end=1993
+  _globals['_GETTRAILREQUEST']._serialized_start=763
+  _globals['_GETTRAILREQUEST']._serialized_end=780
+  _globals['_TRAIL']._serialized_start=782
+  _globals['_TRAIL']._serialized_end=834
+  _globals['_GETTRANSCRIPTREQUEST']._serialized_start=836
+  _globals['_GETTRANSCRIPTREQUEST']._serialized_end=875
+  _globals['_TRANSCRIPT']._serialized_start=878
+  _globals['_TRANSCRIPT']._serialized_end=1141
+  _globals['_GETSTATUSREQUEST']._serialized_start=1143
+  _globals['_GETSTATUSREQUEST']._serialized_end=1177
+  _globals['_STUDYSTATUS']._serialized_start=1180
+  _globals['_STUDYSTATUS']._serialized_end=1411
+  _globals['_SITESTATUS']._serialized_start=1413
+  _globals['_SITESTATUS']._serialized_end=1489
+  _globals['_ATTEMPTSTATUS']._serialized_start=1491
+  _globals['_ATTEMPTSTATUS']._serialized_end=1573
+  _globals['_GETRESULTREQUEST']._serialized_start=1575
+  _globals['_GETRESULTREQUEST']._serialized_end=1609
+  _globals['_RESULTCHUNK']._serialized_start=1611
+  _globals['_RESULTCHUNK']._serialized_end=1642
+  _globals['_CONSORTIUM']._serialized_start=1645
+  _globals['_CONSORTIUM']._serialized_end=2536
 # @@protoc_insertion_point(module_scope)

@@ -268,6 +268,108 @@ class SubmitReply(_message.Message):
 Global___SubmitReply: _TypeAlias = SubmitReply  # noqa: Y015
 
 @_typing.final
+class GetTrailRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrailRequest: _TypeAlias = GetTrailRequest  # noqa: Y015
+
+@_typing.final
+class Trail(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MASKED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def masked(self) -> _containers.RepeatedCompositeFieldContainer[_round_pb2.Envelope]: ...
+    def __init__(
+        self,
+        *,
+        masked: _abc.Iterable[_round_pb2.Envelope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["masked", b"masked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trail: _TypeAlias = Trail  # noqa: Y015
+
+@_typing.final
+class GetTranscriptRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    context: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        context: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTranscriptRequest: _TypeAlias = GetTranscriptRequest  # noqa: Y015
+
+@_typing.final
+class Transcript(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPENING_FIELD_NUMBER: _builtins.int
+    ADVERTS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    MASKED_FIELD_NUMBER: _builtins.int
+    SURVIVORS_FIELD_NUMBER: _builtins.int
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def opening(self) -> _round_pb2.Envelope: ...
+    @_builtins.property
+    def adverts(self) -> _containers.RepeatedCompositeFieldContainer[_round_pb2.Envelope]:
+        """L1, by roster index; likewise below"""
+
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[_round_pb2.Envelope]:
+        """U2"""
+
+    @_builtins.property
+    def masked(self) -> _containers.RepeatedCompositeFieldContainer[_round_pb2.Envelope]:
+        """whoever sent one"""
+
+    @_builtins.property
+    def survivors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """roster indices named as U3; empty where none were"""
+
+    @_builtins.property
+    def consistency(self) -> _containers.RepeatedCompositeFieldContainer[_round_pb2.Envelope]: ...
+    def __init__(
+        self,
+        *,
+        opening: _round_pb2.Envelope | None = ...,
+        adverts: _abc.Iterable[_round_pb2.Envelope] | None = ...,
+        shares: _abc.Iterable[_round_pb2.Envelope] | None = ...,
+        masked: _abc.Iterable[_round_pb2.Envelope] | None = ...,
+        survivors: _abc.Iterable[_builtins.int] | None = ...,
+        consistency: _abc.Iterable[_round_pb2.Envelope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["opening", b"opening"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adverts", b"adverts", "consistency", b"consistency", "masked", b"masked", "opening", b"opening", "shares", b"shares", "survivors", b"survivors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Transcript: _TypeAlias = Transcript  # noqa: Y015
+
+@_typing.final
 class GetStatusRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

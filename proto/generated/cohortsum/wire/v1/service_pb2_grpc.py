@@ -60,6 +60,16 @@ class ConsortiumStub:
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
                 _registered_method=True)
+        self.GetTrail = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/GetTrail',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTrailRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.Trail.FromString,
+                _registered_method=True)
+        self.GetTranscript = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/GetTranscript',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTranscriptRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.Transcript.FromString,
+                _registered_method=True)
         self.SubmitStudy = channel.unary_unary(
                 '/cohortsum.wire.v1.Consortium/SubmitStudy',
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SignedStudy.SerializeToString,
@@ -120,6 +130,20 @@ class ConsortiumServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTrail(self, request, context):
+        """Every masked input of the calling site that the coordinator has had, as the site signed it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTranscript(self, request, context):
+        """The signed messages of one round that the calling site took part in.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SubmitStudy(self, request, context):
         """A statistician's signed study begins to enrol. Sending the same bytes again changes nothing.
         """
@@ -175,6 +199,16 @@ def add_ConsortiumServicer_to_server(servicer, server):
                     servicer.Upload,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
+            ),
+            'GetTrail': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTrail,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTrailRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.Trail.SerializeToString,
+            ),
+            'GetTranscript': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTranscript,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTranscriptRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.Transcript.SerializeToString,
             ),
             'SubmitStudy': grpc.unary_unary_rpc_method_handler(
                     servicer.SubmitStudy,
@@ -332,6 +366,60 @@ class Consortium:
             '/cohortsum.wire.v1.Consortium/Upload',
             cohortsum_dot_wire_dot_v1_dot_service__pb2.UploadChunk.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTrail(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetTrail',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTrailRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.Trail.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTranscript(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetTranscript',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetTranscriptRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.Transcript.FromString,
             options,
             channel_credentials,
             insecure,

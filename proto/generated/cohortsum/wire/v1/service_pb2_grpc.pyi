@@ -42,6 +42,10 @@ class ConsortiumStub:
     """One packet of this site. Sending the same bytes again gets the same answer."""
     Upload: _grpc.StreamUnaryMultiCallable[_service_pb2.UploadChunk, _service_pb2.SubmitReply]
     """The masked data words of this site, in chunks; the digest is what its signed MaskedInput names."""
+    GetTrail: _grpc.UnaryUnaryMultiCallable[_service_pb2.GetTrailRequest, _service_pb2.Trail]
+    """Every masked input of the calling site that the coordinator has had, as the site signed it."""
+    GetTranscript: _grpc.UnaryUnaryMultiCallable[_service_pb2.GetTranscriptRequest, _service_pb2.Transcript]
+    """The signed messages of one round that the calling site took part in."""
     SubmitStudy: _grpc.UnaryUnaryMultiCallable[_service_pb2.SignedStudy, _service_pb2.SubmitReply]
     """A statistician's signed study begins to enrol. Sending the same bytes again changes nothing."""
     WithdrawStudy: _grpc.UnaryUnaryMultiCallable[_service_pb2.StudyWithdrawal, _service_pb2.SubmitReply]
@@ -64,6 +68,10 @@ class ConsortiumAsyncStub(ConsortiumStub):
     """One packet of this site. Sending the same bytes again gets the same answer."""
     Upload: _aio.StreamUnaryMultiCallable[_service_pb2.UploadChunk, _service_pb2.SubmitReply]  # type: ignore[assignment]
     """The masked data words of this site, in chunks; the digest is what its signed MaskedInput names."""
+    GetTrail: _aio.UnaryUnaryMultiCallable[_service_pb2.GetTrailRequest, _service_pb2.Trail]  # type: ignore[assignment]
+    """Every masked input of the calling site that the coordinator has had, as the site signed it."""
+    GetTranscript: _aio.UnaryUnaryMultiCallable[_service_pb2.GetTranscriptRequest, _service_pb2.Transcript]  # type: ignore[assignment]
+    """The signed messages of one round that the calling site took part in."""
     SubmitStudy: _aio.UnaryUnaryMultiCallable[_service_pb2.SignedStudy, _service_pb2.SubmitReply]  # type: ignore[assignment]
     """A statistician's signed study begins to enrol. Sending the same bytes again changes nothing."""
     WithdrawStudy: _aio.UnaryUnaryMultiCallable[_service_pb2.StudyWithdrawal, _service_pb2.SubmitReply]  # type: ignore[assignment]
@@ -113,6 +121,22 @@ class ConsortiumServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_service_pb2.SubmitReply, _abc.Awaitable[_service_pb2.SubmitReply]]:
         """The masked data words of this site, in chunks; the digest is what its signed MaskedInput names."""
+
+    @_abc_1.abstractmethod
+    def GetTrail(
+        self,
+        request: _service_pb2.GetTrailRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_service_pb2.Trail, _abc.Awaitable[_service_pb2.Trail]]:
+        """Every masked input of the calling site that the coordinator has had, as the site signed it."""
+
+    @_abc_1.abstractmethod
+    def GetTranscript(
+        self,
+        request: _service_pb2.GetTranscriptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_service_pb2.Transcript, _abc.Awaitable[_service_pb2.Transcript]]:
+        """The signed messages of one round that the calling site took part in."""
 
     @_abc_1.abstractmethod
     def SubmitStudy(

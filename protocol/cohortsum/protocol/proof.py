@@ -1,0 +1,144 @@
+"""Reading a transcript: what the signed messages of one round prove to somebody who does not believe whoever kept them.
+
+Every envelope is verified under the pinned roster; h1, h2 and the statement are derived again and compared with what the reader
+itself signed. The keeper can withhold messages, and then less is proven, but cannot add or alter any. A survivor set counts as
+named only with t signatures over the very statement.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.protocol.approvals import ApprovalBook
+from cohortsum.protocol.bounds import threshold
+from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
+from cohortsum.protocol.envelope import open_envelope
+from cohortsum.protocol.messages import Advert, Consistency, Envelope, MaskedInput, Opening, Shares
+from cohortsum.protocol.plan import RoundPlan
+from cohortsum.protocol.roster import Role, Roster, SiteId
+from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The signed messages of one round, as somebody kept them.
+
+    Attributes:
+        opening: the coordinator's.
+        adverts: of L1, by roster index.
+        shares: of U2, by roster index.
+        masked: of whoever sent one, by roster index.
+        survivors: roster indices that were named; empty where none were.
+        consistency: the R3 signatures.
+    """
+
+    opening: Envelope
+    adverts: tuple[Envelope, ...]
+    shares: tuple[Envelope, ...]
+    masked: tuple[Envelope, ...]
+    survivors: tuple[int, ...]
+    consistency: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenRound:
+    """What a transcript proves to one of its sites.
+
+    Attributes:
+        key: which round it was.
+        context: 32 bytes.
+        masked: digest of the reader's own masked input.
+        h1: hash of L1.
+        h2: hash of U2.
+        counters: what the sites of U1 advertised, by roster index.
+        delivered: U2.
+        survivors: U3, if t signatures name it; empty otherwise.
+        signed: whether the reader's own signature over these survivors, named or not, is among them.
+        statement: what was signed; empty where no survivors are listed.
+        signatures: the R3 signatures over it, by roster index.
+    """
+
+    key: RoundKey
+    context: bytes
+    masked: bytes
+    h1: bytes
+    h2: bytes
+    counters: Mapping[int, int]
+    delivered: frozenset[int]
+    survivors: tuple[int, ...]
+    signed: bool
+    statement: bytes
+    signatures: tuple[tuple[int, bytes], ...] = field(repr=False)
+
+
+def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: Roster) -> ProvenRound:
+    """Return what a transcript proves to the site with roster index ``own``.
+
+    Args:
+        transcript: as it was handed out.
+        own: the reader's roster index.
+        plan: of the study it is said to be of.
+        roster: as pinned, denied identities included: what they signed then is still what happened.
+
+    Raises:
+        RemoteProtocolError: M1 to M4, M3 where the context is not that of this study, T1 where the reader's own masked
+            input is missing or was made under another transcript.
+    """
+    context = transcript.opening.context
+    opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
+    approvals = [held.digest for held in opening.approvals]
+    ApprovalBook(plan, roster).read(opening.approvals)
+    inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier)
+    if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
+        raise RemoteProtocolError("M3", "the transcript is of another study or version")
+    adverts = _opened(transcript.adverts, Advert, context, roster)
+    shares = _opened(transcript.shares, Shares, context, roster)
+    masked = _opened(transcript.masked, MaskedInput, context, roster)
+    h1 = adverts_digest(context, transcript.adverts)
+    h2 = shares_digest(context, h1, transcript.shares)
+    mine = masked.get(own)
+    if mine is None or (mine[1].adverts_digest, mine[1].shares_digest) != (h1, h2):
+        raise RemoteProtocolError(
+            "T1", "the transcript lacks this site's own masked input, or is not the one it was made under"
+        )
+    listed = [masked[index][0] for index in transcript.survivors if index in masked]
+    stands_by = statement(context, h1, h2, listed) if listed else b""
+    signatures = tuple(
+        (index, envelope.signature)
+        for index, (envelope, message) in _opened(
+            transcript.consistency, Consistency, context, roster
+        ).items()
+        if message.statement == stands_by and index in transcript.survivors
+    )
+    complete = len(listed) == len(transcript.survivors)
+    named = complete and len(signatures) >= threshold(len(adverts))
+    signed = complete and own in dict(signatures)
+    return ProvenRound(
+        opening.key,
+        context,
+        mine[0].digest,
+        h1,
+        h2,
+        {index: message.counter for index, (_, message) in adverts.items()},
+        frozenset(shares),
+        transcript.survivors if named or signed else (),
+        signed or (named and own in transcript.survivors),
+        stands_by,
+        signatures if named else (),
+    )
+
+
+def _opened(
+    envelopes: tuple[Envelope, ...], expected: type[M], context: bytes, roster: Roster
+) -> dict[int, tuple[Envelope, M]]:
+    """Return envelopes and messages by roster index; every signature is verified."""
+    return {
+        roster.sites[SiteId(envelope.sender)]: (
+            envelope,
+            open_envelope(envelope, expected, context, roster, Role.SITE),
+        )
+        for envelope in envelopes
+    }
