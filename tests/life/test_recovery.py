@@ -158,7 +158,7 @@ def test_where_the_coordinator_hides_the_trail_the_other_sites_refuse(
         play(tmp_path, story)
     refused = [line for line in logs if line["event"] == "message.refused"]
     first = {str(line["site"]): line["check"] for line in reversed(refused)}
-    assert first == dict.fromkeys(("site0", "site1", "site3", "site4"), "R1.8")
+    assert first == dict.fromkeys(("site0", "site1", "site3", "site4"), "R1.9")
 
 
 def test_a_coordinator_that_does_not_prove_a_round_is_named_and_nothing_is_rebuilt(

@@ -2,7 +2,7 @@
 
 The coordinator keeps every masked input as the site signed it (the *trail*), and the signed messages of every round. A masked
 input that the ledger does not know proves that the ledger is an older copy. The coordinator may hide rounds; the other sites
-remember this site's counter and refuse a round with one that forgot (R1.8), so a ledger rebuilt from too little helps nobody.
+remember this site's counter and refuse a round with one that forgot (R1.9), so a ledger rebuilt from too little helps nobody.
 
 Rebuilt is an upper bound: whatever the site may have signed or answered in a proven round counts as signed and answered. An epoch
 whose content is not known any more is closed.

@@ -80,7 +80,7 @@ def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
             )
         if advert.counter < setup.peers.get(index, 0):
             raise RemoteProtocolError(
-                "R1.8", f"{envelope.sender} has forgotten rounds that it took part in; it must recover first"
+                "R1.9", f"{envelope.sender} has forgotten rounds that it took part in; it must recover first"
             )
         adverts[index] = advert
     keys = [key for advert in adverts.values() for key in (advert.channel_key, advert.mask_key)]
