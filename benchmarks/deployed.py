@@ -28,8 +28,8 @@ from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.client import Caller, Connection, Line, NodeClient, in_thread
 from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.decisions import Decision
+from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
-from cohortsum.node.session import Site
 from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Roster, SiteId

@@ -3,17 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
 from typer.testing import CliRunner
 
-from cohortsum.cli import coordinator_admin, keys, node_admin
+from cohortsum.cli import main
 from cohortsum.crypto.errors import CohortsumError
 
-APP = typer.Typer()
-APP.add_typer(keys.app, name="key")
-APP.add_typer(coordinator_admin.app, name="coordinator")
-APP.add_typer(node_admin.app, name="node")
-
+APP = main.app
 RUNNER = CliRunner()
 TABLE = "person_id,dx,age\np01,case,31\np02,control,47\n"
 

@@ -28,8 +28,9 @@ from cohortsum.crypto.certificates import certified_name
 from cohortsum.node.client import Caller, Connection, Line, NodeClient, in_thread, secure_channel
 from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.decisions import Decision
+from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
-from cohortsum.node.session import Site, StudySession
+from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.denylist import nobody_denied

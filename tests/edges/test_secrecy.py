@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from cohortsum.crypto import field as gf
 from cohortsum.node.config import PolicyConfig, Thresholds
-from cohortsum.node.session import Site
+from cohortsum.node.joining import Site
 from cohortsum.protocol import seeds as seeds_of
 from cohortsum.protocol.approvals import decline
 from cohortsum.protocol.codec import packet_to_bytes

@@ -28,9 +28,9 @@ from cohortsum.node.config import load_node_config, load_policy_config
 from cohortsum.node.daemon import Daemon, Rhythm
 from cohortsum.node.decisions import Decision, DecisionBook, decide
 from cohortsum.node.files import read_key
+from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.session import Site
 from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition import FrozenStudy

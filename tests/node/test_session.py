@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.node.config import PolicyConfig, Thresholds
-from cohortsum.node.session import Site, StudySession
+from cohortsum.node.joining import Site
+from cohortsum.node.session import StudySession
 from cohortsum.protocol.approvals import decline
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound

@@ -14,6 +14,7 @@ from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.config import load_node_config
 from cohortsum.node.files import PRIVATE, read, replace
 from cohortsum.node.ledger import Ledger
+from cohortsum.protocol.ledger import PeopleSet
 
 
 def withdraw_consent(folder: Path, ids: Iterable[str]) -> tuple[str, int]:
@@ -33,6 +34,7 @@ def withdraw_consent(folder: Path, ids: Iterable[str]) -> tuple[str, int]:
         raise ConfigurationError("no person id is given; expected one per line")
     with closing(Ledger(folder / "ledger.db")) as ledger:
         ledger.close_epoch(config.epoch)
+        ledger.add_withdrawn(PeopleSet.of(wanted, ledger.people_key().reveal()).codes)
     held: list[str] = []
     with contextlib.suppress(FileNotFoundError):
         config.exclude.stat()

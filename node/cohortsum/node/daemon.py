@@ -18,9 +18,10 @@ from cohortsum.node.auto_approval import decide_by_policy
 from cohortsum.node.board import Board, StudyLine
 from cohortsum.node.client import CALL_TIMEOUT_S, WAIT_MS, Caller, NodeClient, in_thread
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
+from cohortsum.node.joining import Site
 from cohortsum.node.notices import Messenger
 from cohortsum.node.recovery import forgotten_contexts
-from cohortsum.node.session import Site, StudySession
+from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.messages import Kind
 from cohortsum.report.notices import Notice, NoticeKind

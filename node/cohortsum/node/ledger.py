@@ -9,14 +9,17 @@ the ledger does not know proves it: the ledger is then marked, and answers nothi
 """
 
 import json
+import secrets
 import sqlite3
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from cohortsum.crypto.errors import PolicyError, StoreError
+from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
@@ -27,6 +30,8 @@ from cohortsum.protocol.effects import (
     SurvivorsNamed,
     SurvivorsSigned,
 )
+from cohortsum.protocol.ledger import History, NamedRound, PeopleSet, Status, Step, Write
+from cohortsum.protocol.ledger.history import Closed, Named, Unresolved
 from cohortsum.protocol.proof import ProvenRound
 
 SCHEMA = """
@@ -55,6 +60,22 @@ CREATE TABLE IF NOT EXISTS named (
     survivors TEXT NOT NULL,
     signatures TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS writes (
+    context BLOB PRIMARY KEY REFERENCES rounds (context),
+    h1 BLOB NOT NULL,
+    h2 BLOB NOT NULL,
+    advertisers TEXT NOT NULL,
+    delivered TEXT NOT NULL,
+    people TEXT NOT NULL,
+    closed TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS people_sets (
+    name TEXT PRIMARY KEY,
+    codes BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS withdrawn (
+    code BLOB PRIMARY KEY
+) STRICT;
 CREATE TABLE IF NOT EXISTS peers (
     site INTEGER PRIMARY KEY,
     counter INTEGER NOT NULL
@@ -77,8 +98,8 @@ CREATE TABLE IF NOT EXISTS deeds (
 WITHDRAWN = "consent was withdrawn"
 REBUILT = "the ledger was rebuilt and does not know any more which data it stood for"
 
-ProvenDeed = tuple[ProvenRound, bytes, str, int]
-"""What a transcript proves, with digest, id and version of its study."""
+ProvenDeed = tuple[ProvenRound, bytes, str, int, Mapping[str, PeopleSet] | None]
+"""What a transcript proves, with digest, id and version of its study, and whose rows had entered; None: not known any more."""
 
 
 class Ledger:
@@ -100,8 +121,16 @@ class Ledger:
                 self._database.close()
                 raise
 
-    def write(self, study: bytes, record: Record) -> None:
-        """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one."""
+    def write(
+        self, study: bytes, record: Record, people: Mapping[str, PeopleSet] = MappingProxyType({})
+    ) -> None:
+        """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one.
+
+        Args:
+            study: digest of the study that the record is about.
+            record: what is done next.
+            people: with a spent context, the people sets that entered it, by name; none where no people rule holds.
+        """
         with self._errors(), self._database:
             match record:
                 case RoundSeen(context, key):
@@ -116,6 +145,7 @@ class Ledger:
                     )
                 case ContextSpent():
                     self._deed(record.context, "spent", record.masked)
+                    self._spend(record, people)
                 case SurvivorsNamed(context, survivors, signatures):
                     self._name(context, survivors, signatures)
                 case SurvivorsSigned(context, survivors, statement):
@@ -196,6 +226,44 @@ class Ledger:
             (context, study, tuple(map(int, str(survivors).split(",")))) for context, study, survivors in rows
         )
 
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Keep the other studies of this node out: what is read inside still holds when something is written inside."""
+        with self._lock:
+            yield
+
+    def people_key(self) -> SecretBytes:
+        """Return the key of this site's codes for people, drawn once; it never leaves the ledger's file."""
+        held = self._fact("people key")
+        if held is None:
+            held = secrets.token_hex(32)
+            with self._errors(), self._database:
+                self._database.execute("INSERT INTO facts VALUES ('people key', ?)", (held,))
+        return SecretBytes(bytes.fromhex(held), "people key")
+
+    def add_withdrawn(self, codes: frozenset[bytes]) -> None:
+        """Note that these people withdrew consent: no set with one of them is answered for."""
+        with self._errors(), self._database:
+            self._database.executemany(
+                "INSERT OR IGNORE INTO withdrawn VALUES (?)", [(code,) for code in codes]
+            )
+
+    def history(self, site: int) -> History:
+        """Return whom this site, with roster index ``site``, has answered for, and what is known of the openings."""
+        query = """
+            SELECT context, h1, h2, advertisers, delivered, people, closed, rounds.study, iteration, attempt,
+                named.survivors, named.signatures
+            FROM writes JOIN rounds USING (context) LEFT JOIN named USING (context) ORDER BY writes.rowid
+        """
+        with self._errors():
+            rows = self._database.execute(query).fetchall()
+            stored = dict(self._database.execute("SELECT name, codes FROM people_sets").fetchall())
+            withdrawn = frozenset(code for (code,) in self._database.execute("SELECT code FROM withdrawn"))
+        sets = {name: PeopleSet.from_data(codes.hex()) for name, codes in stored.items()}
+        writes = tuple(stored_write(row, sets) for row in rows)
+        status = Status.DERIVABLE if writes else None
+        return History(site, status, writes, withdrawn, len(writes), self.restored_since() is not None)
+
     def counter(self) -> int:
         """Return how many masked inputs this site has made."""
         with self._errors():
@@ -235,8 +303,8 @@ class Ledger:
             unknown_epochs: labels whose content is not known any more; they are closed.
         """
         with self._errors(), self._database:
-            for proven, study, name, version in rounds:
-                self._rebuild_one(proven, study)
+            for proven, study, name, version, people in rounds:
+                self._rebuild_one(proven, study, people)
                 self._database.execute(
                     "INSERT INTO studies VALUES (?, ?) ON CONFLICT (name) "
                     "DO UPDATE SET version = max(version, excluded.version)",
@@ -247,6 +315,10 @@ class Ledger:
             number = self.incarnation() + 1
             self._database.execute("INSERT OR REPLACE INTO facts VALUES ('incarnation', ?)", (str(number),))
             self._database.execute("DELETE FROM facts WHERE name = 'restored'")
+
+    def knows_all_people(self) -> bool:
+        """Return whether the people of every masked input are known; after a rebuild they may not be."""
+        return self._fact("people unknown") is None
 
     def knows_epoch(self, epoch: str) -> bool:
         """Return whether an epoch label is tied to content, or closed."""
@@ -279,7 +351,7 @@ class Ledger:
             "UPDATE epochs SET closed = ?, why = ? WHERE epoch = ? AND closed IS NULL", (_now(), why, epoch)
         )
 
-    def _rebuild_one(self, proven: ProvenRound, study: bytes) -> None:
+    def _rebuild_one(self, proven: ProvenRound, study: bytes, people: Mapping[str, PeopleSet] | None) -> None:
         key, context = proven.key, proven.context
         self._database.execute(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
@@ -290,6 +362,11 @@ class Ledger:
         }
         if "spent" not in held:
             self._deed(context, "spent", proven.masked)
+            advertisers = frozenset(proven.counters)
+            spent = ContextSpent(context, proven.masked, proven.h1, proven.h2, advertisers, proven.delivered)
+            self._spend(spent, people or {})
+            if people is None:
+                self._database.execute("INSERT OR REPLACE INTO facts VALUES ('people unknown', ?)", (_now(),))
         if proven.signed and "signed" not in held:
             self._deed(context, "signed", proven.statement, ",".join(map(str, proven.survivors)))
         if proven.signatures:
@@ -297,6 +374,24 @@ class Ledger:
             for part in ("gate", "data"):
                 if f"answered {part}" not in held:
                     self._deed(context, f"answered {part}", b"")
+
+    def _spend(self, record: ContextSpent, people: Mapping[str, PeopleSet]) -> None:
+        self._database.executemany(
+            "INSERT OR IGNORE INTO people_sets VALUES (?, ?)",
+            [(held.name, bytes.fromhex(held.to_data())) for held in set(people.values())],
+        )
+        listed = json.dumps({name: held.name for name, held in people.items()})
+        self._database.execute(
+            "INSERT INTO writes VALUES (?, ?, ?, ?, ?, ?, NULL)",
+            (
+                record.context,
+                record.h1,
+                record.h2,
+                json.dumps(sorted(record.advertisers)),
+                json.dumps(sorted(record.delivered)),
+                listed,
+            ),
+        )
 
     def _name(
         self, context: bytes, survivors: Sequence[int], signatures: Sequence[tuple[int, bytes]]
@@ -324,6 +419,38 @@ class Ledger:
             raise StoreError(
                 f"the ledger refuses a write ({type(error).__name__}); check disk space and rights"
             ) from error
+
+
+Row = tuple[bytes, bytes, bytes, str, str, str, str | None, bytes, int, int, str | None, str | None]
+
+
+def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
+    """Return one masked input of the ledger, with the people sets that its row names."""
+    context, h1, h2, advertisers, delivered, people, closed, study, iteration, attempt, survivors, signed = (
+        row
+    )
+    step, members = Step(study, iteration, attempt), frozenset[int](json.loads(advertisers))
+    named_people: dict[str, str] = json.loads(people)
+    fate: Unresolved | Named | Closed = Unresolved()
+    if survivors is not None and signed is not None:
+        signatures: dict[str, str] = json.loads(signed)
+        named = NamedRound(
+            context,
+            step,
+            h1,
+            h2,
+            members,
+            frozenset(),
+            frozenset(map(int, survivors.split(","))),
+            tuple((int(site), bytes.fromhex(one)) for site, one in signatures.items()),
+        )
+        fate = Named(named, gate_only=False)
+    elif closed is not None:
+        fate = Closed()
+    held = tuple((name, sets[digest]) for name, digest in named_people.items())
+    return Write(
+        context, step, h1, h2, members, frozenset(json.loads(delivered)), held, noised=False, fate=fate
+    )
 
 
 def closed_epoch(epoch: str, since: datetime, why: str) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
+from cohortsum.protocol.ledger import Limits
 from cohortsum.study.definition import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
 
 KINDS = {SummarySpec: "summary", HistogramSpec: "histogram", RegressionSpec: "regression"}
@@ -16,6 +17,15 @@ class Floors:
     min_sites: int
     min_participants: int
     min_participants_per_site: int
+
+
+def limits_of(study: FrozenStudy, policy: PolicyConfig) -> Limits | None:
+    """Return the numbers of the people rule for a study at this site; None where policy.yaml sets no ``set_difference``."""
+    k = policy.thresholds.set_difference
+    if k is None:
+        return None
+    protection = study.protection
+    return Limits(k, protection.max_colluding_sites, protection.min_honest_inputs)
 
 
 def floors_for(study: FrozenStudy, policy: PolicyConfig) -> Floors:

@@ -8,6 +8,7 @@ a file of mode 0600.
 import csv
 import io
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +16,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.crypto.errors import CohortsumError
+from cohortsum.crypto.errors import CohortsumError, PolicyError
 from cohortsum.node.config import NodeConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
 from cohortsum.node.ledger import Ledger, closed_epoch
-from cohortsum.node.policy import floors_for
+from cohortsum.node.people import people_sets
+from cohortsum.node.people_rule import allowance
+from cohortsum.node.pinning import load_pin
+from cohortsum.node.policy import floors_for, limits_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
+from cohortsum.protocol.roster import SiteId
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan
@@ -117,10 +122,13 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         findings.append(ok("tables", "every table, column and code that the study needs can be read"))
         people, supplied = plan.supply(tables.batches(), floor)
         findings.append(_people(people, floor))
+        rule, left_out = _people_rule(folder, config.site, plan, tables, supplied)
+        findings.append(rule)
+        supplied -= left_out.keys()
         sizes = _sizes(plan, tables)
         _, values = plan.contribution(tables.batches(), plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
-        lacking = dict(tables.missing_variables)
+        lacking = {**tables.missing_variables, **left_out}
     return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)
 
 
@@ -186,13 +194,10 @@ def _decision(decision: Decision | None) -> Finding:
 
 
 def _versions(folder: Path, study: FrozenStudy) -> Finding:
-    ledger = Ledger(folder / "ledger.db")
-    try:
+    with closing(Ledger(folder / "ledger.db")) as ledger:
         seen = ledger.seen_version(study.study)
         closed = ledger.closed(study.epoch)
         restored = ledger.restored_since()
-    finally:
-        ledger.close()
     if restored is not None:
         return failure(
             "ledger", "it is an older copy and has forgotten rounds", "run `cohortsum node recover`"
@@ -202,6 +207,28 @@ def _versions(folder: Path, study: FrozenStudy) -> Finding:
     if seen is not None and seen > study.version:
         return failure("ledger", f"version {seen} of this study was seen here", "ask for the newest version")
     return ok("ledger", "the ledger has nothing against it")
+
+
+def _people_rule(
+    folder: Path, site: str, plan: StudyPlan, tables: Tables, supplied: frozenset[str]
+) -> tuple[Finding, Mapping[str, str]]:
+    """Return what the people rule says, and the items that it leaves out with its reasons."""
+    limits = limits_of(plan.study, load_policy_config(folder / "policy.yaml"))
+    if limits is None:
+        return ok("people rule", "off: policy.yaml sets no thresholds.set_difference"), {}
+    index = load_pin(folder).of_version(plan.study.roster).sites[SiteId(site)]
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        sets, history = people_sets(plan, tables, supplied, ledger.people_key()), ledger.history(index)
+        try:
+            allowed = allowance(plan, sets, supplied, history, limits)
+        except PolicyError as error:
+            return failure(
+                "people rule", error.message, "decline; or wait for a snapshot with more changes"
+            ), {}
+    if allowed.left_out:
+        said = f"{len(allowed.left_out)} outcomes or analyses are not supplied; their people are too near to answered ones"
+        return warning("people rule", said, "nothing: the others are answered"), allowed.left_out
+    return ok("people rule", f"every set of people equals an answered one, or is {limits.k} or more away"), {}
 
 
 def _people(people: int, floor: int) -> Finding:

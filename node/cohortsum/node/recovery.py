@@ -5,24 +5,30 @@ input that the ledger does not know proves that the ledger is an older copy. The
 remember this site's counter and refuse a round with one that forgot (R1.9), so a ledger rebuilt from too little helps nobody.
 
 Rebuilt is an upper bound: whatever the site may have signed or answered in a proven round counts as signed and answered. An epoch
-whose content is not known any more is closed.
+whose content is not known any more is closed. Whose rows had entered is computed again where the tables are still those of the
+round's epoch; where they are not, a site with a people rule answers nothing exact any more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
+from cohortsum.crypto.errors import ConfigurationError, DataError, RemoteProtocolError
 from cohortsum.node import inbox
 from cohortsum.node.client import CALL_TIMEOUT_S, Caller
+from cohortsum.node.config import load_node_config
 from cohortsum.node.ledger import Ledger, ProvenDeed
+from cohortsum.node.people import people_sets
 from cohortsum.node.pinning import Pin, load_pin
 from cohortsum.node.snapshot import held_snapshot
+from cohortsum.node.tables.mapping import Needs
+from cohortsum.node.tables.reader import content_digest, open_tables
 from cohortsum.protocol.codec import WIRE_VERSION, envelope_from_wire
 from cohortsum.protocol.envelope import Signer, open_envelope
+from cohortsum.protocol.ledger import PeopleSet
 from cohortsum.protocol.messages import Envelope, MaskedInput, Opening
 from cohortsum.protocol.proof import Transcript, read_transcript
 from cohortsum.protocol.roster import Role, Roster
@@ -107,7 +113,24 @@ async def _prove(
     if index is None:
         raise RemoteProtocolError("T2", "the round is under a roster without this site")
     proven = read_transcript(transcript, index, plan.round, roster)
-    return (proven, study.digest, study.study, study.version), study.epoch
+    people = _people_of(folder, plan, proven.supplied)
+    return (proven, study.digest, study.study, study.version, people), study.epoch
+
+
+def _people_of(folder: Path, plan: StudyPlan, supplied: frozenset[str]) -> Mapping[str, PeopleSet] | None:
+    """Return whose rows entered a masked input, if the tables are still those of its epoch; None if they are not."""
+    config = load_node_config(folder / "node.yaml")
+    try:
+        if held_snapshot(folder, plan.study.epoch) != content_digest(config):
+            return None
+        cohort = plan.cohort
+        needs = Needs(plan.study.variables, cohort.required, cohort.reads - cohort.required)
+        with open_tables(config, needs, folder) as tables, closing(Ledger(folder / "ledger.db")) as ledger:
+            sets = people_sets(plan, tables, supplied, ledger.people_key())
+            return {name: sets[name] for name in sets}
+    except DataError as error:
+        log.warning("recovery.tables_unreadable", reason=error.message)
+        return None
 
 
 async def _study(folder: Path, caller: Caller, digest: bytes) -> SignedStudy:

@@ -104,10 +104,10 @@ async def _serve(folder: Path, patience_s: float, once: bool) -> None:
     from cohortsum.node.config import load_node_config, load_policy_config
     from cohortsum.node.daemon import Daemon
     from cohortsum.node.decisions import DecisionBook
+    from cohortsum.node.joining import Site
     from cohortsum.node.ledger import Ledger
     from cohortsum.node.notices import Messenger
     from cohortsum.node.pinning import load_pin
-    from cohortsum.node.session import Site
 
     config, signer, roster = _identity(folder)
     for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove

@@ -7,11 +7,7 @@ Records are on disk before `handle` returns what is to be sent. The reason for s
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -21,98 +17,34 @@ from cohortsum.crypto.errors import (
     DataError,
     LocalProtocolError,
     NotTakingPartError,
-    PolicyError,
     RemoteProtocolError,
 )
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
-from cohortsum.node.config import PolicyConfig, TablesConfig
-from cohortsum.node.decisions import Decision
 from cohortsum.node.failpoints import reach
-from cohortsum.node.ledger import Ledger, closed_epoch
-from cohortsum.node.policy import Floors, floors_for
-from cohortsum.node.tables.mapping import Needs
-from cohortsum.node.tables.reader import Tables, content_digest, open_tables
-from cohortsum.protocol.approvals import ApprovalBook, approve, decline
-from cohortsum.protocol.denylist import DenyList, without_denied
-from cohortsum.protocol.effects import Contribute, RoundOver, Send, SiteEffect
-from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.node.joining import Joined, Site, in_force, join
+from cohortsum.node.ledger import closed_epoch
+from cohortsum.node.people_rule import asked_sets, check_write
+from cohortsum.node.tables.reader import content_digest
+from cohortsum.protocol.approvals import ApprovalBook, decline
+from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.denylist import without_denied
+from cohortsum.protocol.effects import Contribute, RoundOver, RoundSeen, Send, SiteEffect
+from cohortsum.protocol.ledger import PeopleSet, Step
+from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
-from cohortsum.protocol.site_states import EarlierRound, SiteSetup
-from cohortsum.study.amendment import unchanged_blocks
-from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
+from cohortsum.protocol.site_states import SiteSetup
+from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.planning import plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 DEFAULT_TICK_S = 0.1
 REFUSED_ONLY = frozenset({"M1", "M2", "M3", "M4", "M5"})
 """Checks whose failure costs the message and nothing else: anybody could have sent it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What a site brings to every study.
-
-    Attributes:
-        rosters: the rosters it pinned, by version.
-        deny: returns the deny-list in force: a denial is effective at once.
-        signer: its identity.
-        tables: where its data lie.
-        policy: what it allows.
-        epoch: label of its snapshot.
-        ledger: its durable log.
-        decision: returns what its admin, or the policy for them, has decided about a study; None: nothing yet.
-        pool: threads for masks.
-        scratch: folder for private copies; None takes the system's.
-        study: returns a study that this site has kept, by digest; a new version may build on it.
-    """
-
-    rosters: Mapping[int, Roster]
-    deny: Callable[[], DenyList]
-    signer: Signer
-    tables: TablesConfig
-    policy: PolicyConfig
-    epoch: str
-    ledger: Ledger
-    decision: Callable[[bytes], Decision | None]
-    pool: Executor
-    scratch: Path | None = None
-    study: Callable[[bytes], SignedStudy | None] = lambda _digest: None
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A study this site takes part in, with its data ready."""
-
-    plan: StudyPlan
-    floors: Floors
-    tables: Tables = field(repr=False)
-    supplied: frozenset[str]
-    approval: Envelope
-    pinned: Roster
-    earlier: Mapping[bytes, EarlierRound]
-
-
-def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
-    """Return the rounds of earlier versions that this site signed and that a round of ``plan`` may build on."""
-    found: dict[bytes, EarlierRound] = {}
-    for context, digest, survivors in site.ledger.signed_rounds():
-        signed = site.study(digest)
-        if signed is None or digest == plan.study.digest:
-            continue
-        study = parse_canonical(signed.canonical)
-        pinned = site.rosters.get(study.roster)
-        if study.study != plan.study.study or pinned is None:
-            continue
-        unchanged = unchanged_blocks(plan_study(study, pinned), plan)
-        if unchanged:
-            found[context] = EarlierRound(survivors, unchanged)
-    return found
 
 
 class StudySession:
@@ -130,6 +62,8 @@ class StudySession:
         self.reason = ""
         self._machine: SiteRound | None = None
         self._context = b""
+        self._key: RoundKey | None = None
+        self._entering: Mapping[str, PeopleSet] = {}
         self._sent: dict[bytes, tuple[Send, ...]] = {}
         self._log = log.bind(site=site.signer.identity.id)
 
@@ -159,7 +93,7 @@ class StudySession:
         plan = plan_study(study, pinned)
         self.reason = ""
         try:
-            self._joined = self._join(study, plan, pinned)
+            self._joined = join(self._site, study, plan, pinned)
         except (NotTakingPartError, ConfigurationError) as error:
             self.reason = error.message
             self._log.warning("study.stays_out", reason=error.message)
@@ -213,61 +147,15 @@ class StudySession:
             self._stop(error.message)
             return ()
 
-    def _join(self, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joined:
-        site = self._site
-        decision = self._in_force(study)
-        refuse_unbuilt(study)
-        if site.ledger.restored_since() is not None:
-            raise PolicyError(
-                "the ledger has forgotten rounds that this site took part in: it is an older copy; stop the node and run "
-                "`cohortsum node recover`"
-            )
-        if study.epoch != site.epoch:
-            raise PolicyError(
-                f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
-            )
-        site.ledger.bind_version(study.study, study.version)
-        floors = floors_for(study, site.policy)
-        cohort = plan.cohort
-        needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
-        tables = open_tables(site.tables, needs, site.scratch)
-        try:
-            site.ledger.bind_epoch(site.epoch, tables.digest)
-            for line in tables.report:
-                self._log.info("data.report", line=line)
-            people, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)
-            if people < floors.min_participants_per_site:
-                raise DataError(
-                    f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
-                )
-        except BaseException:
-            tables.close()
-            raise
-        supplied = plan.narrowed(supplied, decision.analyses)
-        approval = approve(site.signer, plan.round, site.policy.profile, supplied)
-        return Joined(plan, floors, tables, supplied, approval, pinned, earlier_rounds(site, plan))
-
-    def _in_force(self, study: FrozenStudy) -> Decision:
-        """Return the admin's yes to a study; raises PolicyError where there is none today."""
-        decision, today = self._site.decision(study.digest), datetime.now(UTC).date()
-        if decision is None or not decision.approved:
-            raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
-        if decision.until is not None and decision.until < today:
-            raise PolicyError(
-                f"study {study.study}: the approval ended on {decision.until}; approve it again if it shall go on"
-            )
-        if study.expires < today:
-            raise PolicyError(f"study {study.study} expired on {study.expires}")
-        return decision
-
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
         if envelope.kind is Kind.OPENING and envelope.context != self._context:
-            self._in_force(joined.plan.study)
+            in_force(self._site, joined.plan.study)
             machine = SiteRound(self._setup(joined), secrets.token_bytes, self._add_masks)
             effects = machine.receive(packet)
             self._stop("a new attempt begins")
             self._machine, self._context = machine, envelope.context
+            self._key = next(effect.key for effect in effects if isinstance(effect, RoundSeen))
             return effects
         if self._machine is None:
             raise RemoteProtocolError("M4", f"{envelope.kind.name} without an open round")
@@ -304,14 +192,17 @@ class StudySession:
                 case Send():
                     sends.append(effect)
                 case Contribute():
-                    sends.extend(self._carry_out(self._contribute(effect)))
+                    with (
+                        self._site.ledger.alone()
+                    ):  # what the people rule reads still holds when the write is made
+                        sends.extend(self._carry_out(self._contribute(effect)))
                 case RoundOver(_, reason):
                     self._log.info("round.over", reason=reason)
                     self._machine = None
                     self._sent = {}
                 case _:
                     if self._joined is not None:
-                        self._site.ledger.write(self._joined.plan.round.study_digest, effect)
+                        self._site.ledger.write(self._joined.plan.round.study_digest, effect, self._entering)
                     self._log.info("round.record", deed=type(effect).__name__)
         return tuple(sends)
 
@@ -321,10 +212,20 @@ class StudySession:
             raise LocalProtocolError("R2", "a contribution is asked for outside a round")
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
+        self._entering = self._whose(joined, effect)
         people, values = joined.plan.contribution(joined.tables.batches(), effect.blocks, joined.supplied)
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects
+
+    def _whose(self, joined: Joined, effect: Contribute) -> Mapping[str, PeopleSet]:
+        """Return the people sets that enter what travels; raises PolicyError where the people rule forbids it by now."""
+        if joined.people is None or self._key is None:
+            return {}
+        sets = asked_sets(joined.plan, joined.people, effect.blocks, joined.supplied, joined.limits.k)
+        step = Step(joined.plan.study.digest, self._key.iteration, self._key.attempt)
+        check_write(joined.history(), effect.context, step, sets, joined.limits)
+        return {asked.name: asked.people for asked in sets}
 
     def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:
         self._log.warning("message.refused", check=error.check, sentence=error.message)

@@ -59,6 +59,7 @@ class ProvenRound:
         signed: whether the reader's own signature over these survivors, named or not, is among them.
         statement: what was signed; empty where no survivors are listed.
         signatures: the R3 signatures over it, by roster index.
+        supplied: the items that the reader had signed to supply.
     """
 
     key: RoundKey
@@ -72,6 +73,7 @@ class ProvenRound:
     signed: bool
     statement: bytes
     signatures: tuple[tuple[int, bytes], ...] = field(repr=False)
+    supplied: frozenset[str]
 
 
 def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: Roster) -> ProvenRound:
@@ -90,7 +92,7 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
     context = transcript.opening.context
     opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
     approvals = [held.digest for held in opening.approvals]
-    ApprovalBook(plan, roster).read(opening.approvals)
+    supplies = ApprovalBook(plan, roster).read(opening.approvals)
     inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier)
     if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
         raise RemoteProtocolError("M3", "the transcript is of another study or version")
@@ -128,6 +130,7 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
         signed or (named and own in transcript.survivors),
         stands_by,
         signatures if named else (),
+        supplies.get(own, frozenset()),
     )
 
 

@@ -121,6 +121,13 @@ class StudyPlan:
             analysis_item(statistic.name) for statistic in self.statistics if statistic.name not in analyses
         }
 
+    def sets_of(self, block: str) -> tuple[str, ...]:
+        """Return the names of the people sets that a block of an analysis is about."""
+        return self._sets()[block]
+
+    def _sets(self) -> Mapping[str, tuple[str, ...]]:
+        return {block.name: block.sets for statistic in self.statistics for block in statistic.layout()}
+
     def people_sets(self, supplied: frozenset[str]) -> frozenset[str]:
         """Return the names of the people sets that a site with these items sends numbers about, the cohort's included."""
         sent = {block.name for block in self.round.blocks if _supplies(block, supplied)}

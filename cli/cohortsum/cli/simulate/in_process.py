@@ -21,8 +21,9 @@ from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.node.config import load_node_config, load_policy_config
 from cohortsum.node.decisions import DecisionBook
+from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
-from cohortsum.node.session import Site, StudySession
+from cohortsum.node.session import StudySession
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened

@@ -1,0 +1,185 @@
+"""Taking part in a study: every condition that keeps this site out, then its data, then its signed approval.
+
+The reason for staying out is raised here and stays at the site; whoever carries the answer says `not taking part`.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from cohortsum.crypto.errors import DataError, PolicyError
+from cohortsum.node.config import PolicyConfig, TablesConfig
+from cohortsum.node.decisions import Decision
+from cohortsum.node.ledger import Ledger
+from cohortsum.node.people import people_sets
+from cohortsum.node.people_rule import allowance
+from cohortsum.node.policy import Floors, floors_for, limits_of
+from cohortsum.node.tables.mapping import Needs
+from cohortsum.node.tables.reader import Tables, open_tables
+from cohortsum.protocol.approvals import approve
+from cohortsum.protocol.denylist import DenyList
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.ledger import History, Limits, PeopleSet
+from cohortsum.protocol.messages import Envelope
+from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.site_states import EarlierRound
+from cohortsum.study.amendment import unchanged_blocks
+from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
+from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.planning import StudyPlan, plan_study
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a site brings to every study.
+
+    Attributes:
+        rosters: the rosters it pinned, by version.
+        deny: returns the deny-list in force: a denial is effective at once.
+        signer: its identity.
+        tables: where its data lie.
+        policy: what it allows.
+        epoch: label of its snapshot.
+        ledger: its durable log.
+        decision: returns what its admin, or the policy for them, has decided about a study; None: nothing yet.
+        pool: threads for masks.
+        scratch: folder for private copies; None takes the system's.
+        study: returns a study that this site has kept, by digest; a new version may build on it.
+    """
+
+    rosters: Mapping[int, Roster]
+    deny: Callable[[], DenyList]
+    signer: Signer
+    tables: TablesConfig
+    policy: PolicyConfig
+    epoch: str
+    ledger: Ledger
+    decision: Callable[[bytes], Decision | None]
+    pool: Executor
+    scratch: Path | None = None
+    study: Callable[[bytes], SignedStudy | None] = lambda _digest: None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A study this site takes part in, with its data ready.
+
+    ``people`` are the people sets of what it supplies, None where no people rule holds; ``history`` returns whom the site has
+    answered for, as the ledger has it at the moment.
+    """
+
+    plan: StudyPlan
+    floors: Floors
+    tables: Tables = field(repr=False)
+    supplied: frozenset[str]
+    approval: Envelope
+    pinned: Roster
+    earlier: Mapping[bytes, EarlierRound]
+    people: Mapping[str, PeopleSet] | None = field(repr=False)
+    limits: Limits
+    history: Callable[[], History] = field(repr=False)
+
+
+def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
+    """Return the rounds of earlier versions that this site signed and that a round of ``plan`` may build on."""
+    found: dict[bytes, EarlierRound] = {}
+    for context, digest, survivors in site.ledger.signed_rounds():
+        signed = site.study(digest)
+        if signed is None or digest == plan.study.digest:
+            continue
+        study = parse_canonical(signed.canonical)
+        pinned = site.rosters.get(study.roster)
+        if study.study != plan.study.study or pinned is None:
+            continue
+        unchanged = unchanged_blocks(plan_study(study, pinned), plan)
+        if unchanged:
+            found[context] = EarlierRound(survivors, unchanged)
+    return found
+
+
+def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joined:
+    """Return the study with this site's data ready and its approval signed.
+
+    Raises NotTakingPartError or ConfigurationError with the reason why the site stays out; nothing is left open then.
+    """
+    decision = in_force(site, study)
+    refuse_unbuilt(study)
+    if site.ledger.restored_since() is not None:
+        raise PolicyError(
+            "the ledger has forgotten rounds that this site took part in: it is an older copy; stop the node and run "
+            "`cohortsum node recover`"
+        )
+    if study.epoch != site.epoch:
+        raise PolicyError(
+            f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
+        )
+    site.ledger.bind_version(study.study, study.version)
+    floors = floors_for(study, site.policy)
+    cohort = plan.cohort
+    needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
+    tables = open_tables(site.tables, needs, site.scratch)
+    try:
+        site.ledger.bind_epoch(site.epoch, tables.digest)
+        for line in tables.report:
+            log.info("data.report", site=site.signer.identity.id, study=study.study, line=line)
+        number, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)
+        if number < floors.min_participants_per_site:
+            raise DataError(
+                f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
+            )
+        supplied = plan.narrowed(supplied, decision.analyses)
+        limits, people = limits_of(study, site.policy), None
+        if limits is not None:
+            if not site.ledger.knows_all_people():
+                raise PolicyError(
+                    "the ledger was rebuilt and does not know any more whom this site answered for; under a people rule "
+                    "nothing exact may follow"
+                )
+            people = people_sets(plan, tables, supplied, site.ledger.people_key())
+            allowed = allowance(plan, people, supplied, _history(site), limits)
+            supplied = allowed.supplied
+            for item, reason in allowed.left_out.items():
+                log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+    except BaseException:
+        tables.close()
+        raise
+    approval = approve(site.signer, plan.round, site.policy.profile, supplied)
+    return Joined(
+        plan,
+        floors,
+        tables,
+        supplied,
+        approval,
+        pinned,
+        earlier_rounds(site, plan),
+        people,
+        limits or Limits(1, 0, 0),
+        lambda: _history(site),
+    )
+
+
+def in_force(site: Site, study: FrozenStudy) -> Decision:
+    """Return the admin's yes to a study; raises PolicyError where there is none today."""
+    decision, today = site.decision(study.digest), datetime.now(UTC).date()
+    if decision is None or not decision.approved:
+        raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
+    if decision.until is not None and decision.until < today:
+        raise PolicyError(
+            f"study {study.study}: the approval ended on {decision.until}; approve it again if it shall go on"
+        )
+    if study.expires < today:
+        raise PolicyError(f"study {study.study} expired on {study.expires}")
+    return decision
+
+
+def _history(site: Site) -> History:
+    index = site.signer.identity.index
+    if index is None:
+        raise PolicyError(f"{site.signer.identity.id} is no site of the roster")
+    return site.ledger.history(index)
