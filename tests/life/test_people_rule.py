@@ -132,7 +132,7 @@ def test_after_a_withdrawal_the_epoch_is_closed_and_the_next_waits_for_enough_ch
         assert "closed on 20" in line.reason
         assert "consent was withdrawn" in line.reason
         assert "make a snapshot with a new label" in line.reason
-        assert town.hub.running(again.digest).answers[3] is False  # and nothing but that
+        assert town.hub.running(again.digest).enrolment.answers[3] is False  # and nothing but that
 
         for index in range(town.count):
             desk.ok("node", "snapshot", town.folder(index), "--epoch", "2026-12")

@@ -54,7 +54,7 @@ def test_nothing_is_approved_by_default_and_nothing_is_sent_before_a_decision(tm
         for index in range(town.count):
             await town.hears(index, study, "waits for a decision")
         await asyncio.sleep(0.5)
-        assert town.hub.running(study.digest).answers == {}
+        assert town.hub.running(study.digest).enrolment.answers == {}
 
     play(tmp_path, story)
 
@@ -101,7 +101,7 @@ def test_an_approval_that_is_revoked_before_the_round_does_not_count(tmp_path: P
             town.decide(index, study)
             await town.hears(index, study, "takes part")
         town.decide(3, study, approved=False)
-        await town.until(lambda: town.hub.running(study.digest).answers.get(3) is False)
+        await town.until(lambda: town.hub.running(study.digest).enrolment.answers.get(3) is False)
         town.decide(4, study)
         check_pooled(await town.result(study), (0, 1, 2, 4))
 
@@ -140,7 +140,7 @@ def test_a_coordinator_restarted_between_rounds_goes_on_where_it_was(tmp_path: P
             assert await held.result(done.digest) == first
             states = {entry.name: entry.state for entry in await held.studies()}
         assert states == {"done": "released", "open": "enrolling"}
-        assert town.hub.running(open_one.digest).answers == dict.fromkeys(range(4), True)
+        assert town.hub.running(open_one.digest).enrolment.answers == dict.fromkeys(range(4), True)
         town.decide(4, open_one)
         check_pooled(await town.result(open_one), range(5))
 

@@ -211,7 +211,9 @@ class Ledger:
         """Return the survivor set that this site stands by for a study: any further attempt must keep it. None: none yet."""
         query = """
             SELECT deeds.survivors FROM deeds JOIN rounds USING (context)
-            WHERE rounds.study = ? AND deeds.deed = 'signed' ORDER BY rounds.attempt LIMIT 1
+            WHERE rounds.study = ? AND deeds.deed = 'signed'
+                AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
+            ORDER BY rounds.attempt LIMIT 1
         """
         with self._errors():
             row = self._database.execute(query, (study,)).fetchone()
@@ -219,7 +221,10 @@ class Ledger:
 
     def signed_rounds(self) -> tuple[tuple[bytes, bytes, tuple[int, ...]], ...]:
         """Return context, study digest and survivors of every round whose survivors this site signed."""
-        query = "SELECT context, rounds.study, survivors FROM deeds JOIN rounds USING (context) WHERE deed = 'signed'"
+        query = """
+            SELECT context, rounds.study, survivors FROM deeds JOIN rounds USING (context)
+            WHERE deed = 'signed' AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
+        """
         with self._errors():
             rows = self._database.execute(query).fetchall()
         return tuple(
@@ -278,6 +283,20 @@ class Ledger:
     def has_spent(self, context: bytes) -> bool:
         """Return whether this ledger knows of a masked input in a context."""
         return "spent" in self.deeds(context)
+
+    def write_of(self, context: bytes) -> tuple[frozenset[int], bytes] | None:
+        """Return U1 and the study's digest of a masked input, or None where there was none."""
+        query = "SELECT advertisers, rounds.study FROM writes JOIN rounds USING (context) WHERE context = ?"
+        with self._errors():
+            row = self._database.execute(query, (context,)).fetchone()
+        return None if row is None else (frozenset(json.loads(row[0])), row[1])
+
+    def close_write(self, context: bytes) -> None:
+        """Note that an attempt is closed: its masked input counts as not made, and its survivors bind nobody."""
+        with self._errors(), self._database:
+            self._database.execute(
+                "UPDATE writes SET closed = ? WHERE context = ? AND closed IS NULL", (_now(), context)
+            )
 
     def mark_restored(self) -> None:
         """Note that this ledger lacks what the site has done: nothing is answered until it is rebuilt."""
@@ -432,7 +451,9 @@ def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
     step, members = Step(study, iteration, attempt), frozenset[int](json.loads(advertisers))
     named_people: dict[str, str] = json.loads(people)
     fate: Unresolved | Named | Closed = Unresolved()
-    if survivors is not None and signed is not None:
+    if closed is not None:
+        fate = Closed()
+    elif survivors is not None and signed is not None:
         signatures: dict[str, str] = json.loads(signed)
         named = NamedRound(
             context,
@@ -445,8 +466,6 @@ def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
             tuple((int(site), bytes.fromhex(one)) for site, one in signatures.items()),
         )
         fate = Named(named, gate_only=False)
-    elif closed is not None:
-        fate = Closed()
     held = tuple((name, sets[digest]) for name, digest in named_people.items())
     return Write(
         context, step, h1, h2, members, frozenset(json.loads(delivered)), held, noised=False, fate=fate

@@ -28,11 +28,12 @@ from cohortsum.node.ledger import closed_epoch
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
+from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.protocol.effects import Contribute, RoundOver, RoundSeen, Send, SiteEffect
 from cohortsum.protocol.ledger import PeopleSet, Step
-from cohortsum.protocol.messages import Kind, Packet
+from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
@@ -149,6 +150,9 @@ class StudySession:
 
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
+        if envelope.kind is Kind.BURIAL:
+            self._bury(joined, envelope)
+            return ()
         if envelope.kind is Kind.OPENING and envelope.context != self._context:
             in_force(self._site, joined.plan.study)
             machine = SiteRound(self._setup(joined), secrets.token_bytes, self._add_masks)
@@ -217,6 +221,15 @@ class StudySession:
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects
+
+    def _bury(self, joined: Joined, envelope: Envelope) -> None:
+        """Record that nobody can open an attempt any more in which this site had masked its values."""
+        written = self._site.ledger.write_of(envelope.context)
+        if written is None or written[1] != joined.plan.study.digest:
+            return  # nothing of this site is in it
+        read_burial(envelope, written[0], joined.plan.round.protection.max_colluding_sites, joined.pinned)
+        self._site.ledger.close_write(envelope.context)
+        self._log.info("round.closed")
 
     def _whose(self, joined: Joined, effect: Contribute) -> Mapping[str, PeopleSet]:
         """Return the people sets that enter what travels; raises PolicyError where the people rule forbids it by now."""

@@ -20,6 +20,7 @@ from cohortsum.protocol.messages import (
     Advert,
     Adverts,
     Approval,
+    Burial,
     Closing,
     Complaint,
     Consistency,
@@ -38,6 +39,7 @@ from cohortsum.protocol.messages import (
     Quorum,
     Shares,
     Survivors,
+    Tombstone,
 )
 from cohortsum.wire.v1 import round_pb2 as wire
 
@@ -195,6 +197,10 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
             return Kind.ABORT, wire.Abort(reason=message.reason)
         case Complaint():
             return Kind.COMPLAINT, wire.Complaint(check=message.check, accused=message.accused)
+        case Tombstone():
+            return Kind.TOMBSTONE, wire.Tombstone()
+        case Burial():
+            return Kind.BURIAL, wire.Burial(tombstones=map(envelope_to_wire, message.tombstones))
         case NotTakingPart():
             return Kind.NOT_TAKING_PART, wire.NotTakingPart(
                 study_digest=message.study_digest, roster_digest=message.roster_digest
@@ -308,6 +314,8 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
             _statement(held.statement), _sized(held.result_digest, DIGEST_BYTES, "result_digest")
         ),
     ),
+    Kind.TOMBSTONE: _decoder(wire.Tombstone, lambda _held: Tombstone()),
+    Kind.BURIAL: _decoder(wire.Burial, lambda held: Burial(_envelopes(held.tombstones, Kind.TOMBSTONE))),
     Kind.ABORT: _decoder(wire.Abort, lambda held: Abort(_text(held.reason, "reason"))),
     Kind.COMPLAINT: _decoder(
         wire.Complaint,

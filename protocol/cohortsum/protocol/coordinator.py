@@ -44,10 +44,12 @@ from cohortsum.protocol.effects import (
     MessageTaken,
 )
 from cohortsum.protocol.envelope import authenticate, open_any
+from cohortsum.protocol.ledger.tombstones import tombstone_quorum
 from cohortsum.protocol.masking import removal_keys, signed, words_to_bytes
 from cohortsum.protocol.messages import (
     Abort,
     Adverts,
+    Burial,
     Closing,
     Complaint,
     Consistency,
@@ -62,6 +64,7 @@ from cohortsum.protocol.messages import (
     Packet,
     Quorum,
     Survivors,
+    Tombstone,
 )
 from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
 from cohortsum.protocol.plan import Suppliers
@@ -209,6 +212,10 @@ class CoordinatorRound:
             sentence = f"{envelope.sender} complains about {message.accused} ({message.check})"
             return state, (Audit(message.check, envelope.sender, sentence),)
         match state:
+            case Aborted() if isinstance(message, Tombstone):
+                if site not in state.advertised:
+                    raise RemoteProtocolError("B4", "a tombstone of a site that did not advertise")
+                return replace(state, tombstones={**state.tombstones, site: envelope}), ()
             case Advertising() if envelope.kind is Kind.ADVERT:
                 if site not in self.setup.approvals:
                     raise RemoteProtocolError("R0.10", "an advert without an approval")
@@ -259,7 +266,9 @@ class CoordinatorRound:
             case OpeningData():
                 if len(state.answers) >= state.u1.threshold:
                     return self._to_combining(state)
-            case Combining() | Opened() | Aborted():
+            case Aborted():
+                return self._bury(state)
+            case Combining() | Opened():
                 return ()
         return self._abort(f"{self.step}: too few sites answered in time") if may_abort else ()
 
@@ -364,12 +373,24 @@ class CoordinatorRound:
             for owner in sorted(owners)
         }
 
+    def _bury(self, state: Aborted) -> Effects:
+        """Tell everybody once enough tombstones show that nobody can open the attempt any more."""
+        quorum = tombstone_quorum(len(state.advertised), self.setup.plan.protection.max_colluding_sites)
+        if state.closed or not state.advertised or len(state.tombstones) < quorum:
+            return ()
+        self.state = replace(state, closed=True)
+        stones = tuple(envelope for _, envelope in sorted(state.tombstones.items()))
+        return self._to_all(self.setup.approvals, Burial(stones))
+
     def _abort(self, reason: str) -> Effects:
         state = self.state
         survivors: tuple[int, ...] = ()
         if isinstance(state, Agreeing | OpeningGate | OpeningData | Combining):
             survivors = tuple(sorted(state.u3.inputs))
-        self.state = Aborted(reason, survivors or self.setup.bound_survivors)
+        advertised = (
+            () if isinstance(state, Advertising | Opened | Aborted) else tuple(sorted(state.u1.adverts))
+        )
+        self.state = Aborted(reason, survivors or self.setup.bound_survivors, advertised)
         return (*self._to_all(self.setup.approvals, Abort(reason)), DiscardUploads(()))
 
     def _to_all(self, receivers: Mapping[int, object], message: Message) -> tuple[Deliver, ...]:

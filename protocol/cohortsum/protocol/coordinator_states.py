@@ -191,11 +191,17 @@ class Aborted:
 
     Attributes:
         reason: a public sentence.
-        survivors: the survivor set, where one was named; a retry is bound to it.
+        survivors: the survivor set, where one was named; a retry is bound to it unless the attempt is closed.
+        advertised: U1; empty where the attempt ended before there was one.
+        tombstones: of U1, by index.
+        closed: whether enough of them are there: nobody can open the attempt any more.
     """
 
     reason: str
     survivors: tuple[int, ...]
+    advertised: tuple[int, ...] = ()
+    tombstones: Mapping[int, Envelope] = field(default_factory=dict[int, Envelope])
+    closed: bool = False
 
 
 CoordinatorState = (

@@ -32,6 +32,8 @@ class Kind(IntEnum):
     ABORT = 15
     COMPLAINT = 16
     NOT_TAKING_PART = 17
+    TOMBSTONE = 18
+    BURIAL = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +264,18 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstone:
+    """After an abort: this site has erased its secrets and has answered neither gate nor data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """Tombstones of one context, by roster index: enough of them show that nobody can open it any more."""
+
+    tombstones: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Complaint:
     """What a peer dealt is provably malformed: which check failed, and who dealt it."""
 
@@ -287,4 +301,6 @@ Message = (
     | Abort
     | Complaint
     | NotTakingPart
+    | Tombstone
+    | Burial
 )

@@ -55,6 +55,7 @@ from cohortsum.protocol.messages import (
     ShareEntry,
     Shares,
     Survivors,
+    Tombstone,
 )
 from cohortsum.protocol.roster import Role
 from cohortsum.protocol.seeds import (
@@ -210,7 +211,13 @@ class SiteRound:
         message = open_any(packet.envelope, attempt.context, self.setup.roster, Role.COORDINATOR)
         if isinstance(message, Abort):
             attempt.seeds.wipe()
-            return Over(attempt.context), (RoundOver(attempt.context, message.reason),)
+            over = RoundOver(attempt.context, message.reason)
+            if isinstance(
+                state, GateAnswered | DataAnswered
+            ):  # shares are out: no word of this site closes the attempt
+                return Over(attempt.context), (over,)
+            stone = self.setup.signer.sign(attempt.context, Tombstone())
+            return Over(attempt.context), (Send(Packet(stone)), over)
         match state:
             case Advertised() if isinstance(message, Adverts):
                 return self._share(state, message)

@@ -591,6 +591,47 @@ class Abort(_message.Message):
 Global___Abort: _TypeAlias = Abort  # noqa: Y015
 
 @_typing.final
+class Tombstone(_message.Message):
+    """Site: it has erased the secrets of this context and had answered nothing that opens it; nor ever will."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tombstone: _TypeAlias = Tombstone  # noqa: Y015
+
+@_typing.final
+class Burial(_message.Message):
+    """Coordinator: enough tombstones of one context; nobody can open it any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOMBSTONES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tombstones(self) -> _containers.RepeatedCompositeFieldContainer[Global___Envelope]:
+        """by roster index"""
+
+    def __init__(
+        self,
+        *,
+        tombstones: _abc.Iterable[Global___Envelope] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tombstones", b"tombstones"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Burial: _TypeAlias = Burial  # noqa: Y015
+
+@_typing.final
 class Complaint(_message.Message):
     """Site: what a peer dealt is provably malformed. Carries no data."""
 
