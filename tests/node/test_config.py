@@ -86,7 +86,6 @@ def test_every_unbuilt_part_of_a_policy_is_refused_by_name(tmp_path: Path) -> No
     for part in (
         "disclosure control",
         "thresholds.count",
-        "site_totals: protected",
         "pattern_difference",
         "budget",
         "waivers",

@@ -292,7 +292,6 @@ def refuse_unbuilt_policy(policy: PolicyConfig) -> None:
     unbuilt = {
         "disclosure control (profile: dpuk)": policy.profile == "dpuk",
         "thresholds.count": bounds.count is not None,
-        "thresholds.site_totals: protected": bounds.site_totals == "protected",
         "thresholds.pattern_difference": bounds.pattern_difference is not None,
         "budget": policy.budget is not None,
         "waivers": bool(policy.waivers),

@@ -20,9 +20,11 @@ from cohortsum.node.client import CALL_TIMEOUT_S, WAIT_MS, Caller, NodeClient, i
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
 from cohortsum.node.notices import Messenger
-from cohortsum.node.recovery import forgotten_contexts
+from cohortsum.node.policy import status_of
+from cohortsum.node.recovery import forgotten_contexts, resolve
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
+from cohortsum.protocol.ledger import Status
 from cohortsum.protocol.messages import Kind
 from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition.signing import SignedStudy
@@ -304,6 +306,8 @@ class Daemon:
         if forgotten and site.ledger.restored_since() is None:
             site.ledger.mark_restored()
             log.error("ledger.older_copy", rounds=len(forgotten))
+        elif status_of(site.policy) is Status.PROTECTED:
+            await resolve(self._folder, self._caller, site.signer, site.ledger)
 
     async def _tell_deadlines(self) -> None:
         now = datetime.now(UTC)

@@ -16,23 +16,27 @@ from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.decisions import Decision
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
-from cohortsum.node.people_rule import allowance
-from cohortsum.node.policy import Floors, floors_for, limits_of
+from cohortsum.node.people_rule import allowance, asked_sets, check_write
+from cohortsum.node.policy import Floors, floors_for, limits_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.approvals import approve
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.ledger import History, Limits, PeopleSet
+from cohortsum.protocol.ledger import History, Limits, PeopleSet, Status, Step
 from cohortsum.protocol.messages import Envelope
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site_states import EarlierRound
 from cohortsum.study.amendment import unchanged_blocks
+from cohortsum.study.cells import Cells, expected_cells
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+LATEST = 2**31 - 1
+"""An attempt after every other: what is asked before there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ class Site:
 class Joined:
     """A study this site takes part in, with its data ready.
 
-    ``people`` are the people sets of what it supplies, None where no people rule holds; ``history`` returns whom the site has
-    answered for, as the ledger has it at the moment.
+    ``people`` are the people sets of what it supplies, None where no rule of this site is about people; ``cells`` is how they
+    must overlap at a protected site.
     """
 
     plan: StudyPlan
@@ -83,7 +87,8 @@ class Joined:
     earlier: Mapping[bytes, EarlierRound]
     people: Mapping[str, PeopleSet] | None = field(repr=False)
     limits: Limits
-    history: Callable[[], History] = field(repr=False)
+    status: Status
+    cells: Cells = field(repr=False)
 
 
 def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
@@ -134,15 +139,27 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
         supplied = plan.narrowed(supplied, decision.analyses)
-        limits, people = limits_of(study, site.policy), None
-        if limits is not None:
+        ruled, status = limits_of(study, site.policy), status_of(site.policy)
+        limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
+        people, cells = None, frozenset[frozenset[str]]()
+        if site.ledger.status() not in (None, status):
+            raise PolicyError(
+                f"policy.yaml: thresholds.site_totals: this site has been {site.ledger.status()} since it first sent anything, and "
+                "stays so; set it back"
+            )
+        if ruled is not None or status is Status.PROTECTED:
             if not site.ledger.knows_all_people():
                 raise PolicyError(
                     "the ledger was rebuilt and does not know any more whom this site answered for; under a people rule "
                     "nothing exact may follow"
                 )
             people = people_sets(plan, tables, supplied, site.ledger.people_key())
-            allowed = allowance(plan, people, supplied, _history(site), limits)
+        if people is not None and status is Status.PROTECTED:
+            cells = expected_cells(plan, supplied)
+            sets = asked_sets(plan, people, plan.round.blocks, supplied, 1)
+            check_write(history_of(site), b"", Step(study.digest, 1, LATEST), sets, limits, status, cells)
+        elif people is not None:
+            allowed = allowance(plan, people, supplied, history_of(site), limits)
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
                 log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
@@ -159,8 +176,9 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         pinned,
         earlier_rounds(site, plan),
         people,
-        limits or Limits(1, 0, 0),
-        lambda: _history(site),
+        limits,
+        status,
+        cells,
     )
 
 
@@ -178,7 +196,8 @@ def in_force(site: Site, study: FrozenStudy) -> Decision:
     return decision
 
 
-def _history(site: Site) -> History:
+def history_of(site: Site) -> History:
+    """Return whom the site has answered for, as the ledger has it now."""
     index = site.signer.identity.index
     if index is None:
         raise PolicyError(f"{site.signer.identity.id} is no site of the roster")

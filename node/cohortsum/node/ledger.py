@@ -122,14 +122,19 @@ class Ledger:
                 raise
 
     def write(
-        self, study: bytes, record: Record, people: Mapping[str, PeopleSet] = MappingProxyType({})
+        self,
+        study: bytes,
+        record: Record,
+        people: Mapping[str, PeopleSet] = MappingProxyType({}),
+        status: Status = Status.DERIVABLE,
     ) -> None:
         """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one.
 
         Args:
             study: digest of the study that the record is about.
             record: what is done next.
-            people: with a spent context, the people sets that entered it, by name; none where no people rule holds.
+            people: with a spent context, the people sets that entered it, by name; none where no rule is about people.
+            status: with the first spent context, what this site is from then on.
         """
         with self._errors(), self._database:
             match record:
@@ -146,6 +151,9 @@ class Ledger:
                 case ContextSpent():
                     self._deed(record.context, "spent", record.masked)
                     self._spend(record, people)
+                    self._database.execute(
+                        "INSERT OR IGNORE INTO facts VALUES ('status', ?)", (status.value,)
+                    )
                 case SurvivorsNamed(context, survivors, signatures):
                     self._name(context, survivors, signatures)
                 case SurvivorsSigned(context, survivors, statement):
@@ -266,8 +274,15 @@ class Ledger:
             withdrawn = frozenset(code for (code,) in self._database.execute("SELECT code FROM withdrawn"))
         sets = {name: PeopleSet.from_data(codes.hex()) for name, codes in stored.items()}
         writes = tuple(stored_write(row, sets) for row in rows)
-        status = Status.DERIVABLE if writes else None
-        return History(site, status, writes, withdrawn, len(writes), self.restored_since() is not None)
+        held = self._fact("status")
+        return History(
+            site,
+            None if held is None else Status(held),
+            writes,
+            withdrawn,
+            len(writes),
+            self.restored_since() is not None,
+        )
 
     def counter(self) -> int:
         """Return how many masked inputs this site has made."""
@@ -290,6 +305,34 @@ class Ledger:
         with self._errors():
             row = self._database.execute(query, (context,)).fetchone()
         return None if row is None else (frozenset(json.loads(row[0])), row[1])
+
+    def status(self) -> Status | None:
+        """Return what this site has been since its first masked input; None before it."""
+        held = self._fact("status")
+        return None if held is None else Status(held)
+
+    def named_of(self, study: bytes) -> dict[bytes, tuple[int, ...]]:
+        """Return the survivors that t sites named in attempts of a study that are not closed, by context."""
+        query = """
+            SELECT context, named.survivors FROM named JOIN rounds USING (context)
+            WHERE study = ? AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
+        """
+        with self._errors():
+            rows = self._database.execute(query, (study,)).fetchall()
+        return {context: tuple(map(int, str(survivors).split(","))) for context, survivors in rows}
+
+    def unresolved(self) -> tuple[bytes, ...]:
+        """Return the contexts of masked inputs of which this site does not know whether they were opened."""
+        query = (
+            "SELECT context FROM writes WHERE closed IS NULL AND context NOT IN (SELECT context FROM named)"
+        )
+        with self._errors():
+            return tuple(context for (context,) in self._database.execute(query))
+
+    def name(self, proven: ProvenRound) -> None:
+        """Note the survivors that a transcript proves."""
+        with self._errors(), self._database:
+            self._name(proven.context, proven.survivors, proven.signatures)
 
     def close_write(self, context: bytes) -> None:
         """Note that an attempt is closed: its masked input counts as not made, and its survivors bind nobody."""

@@ -1,10 +1,12 @@
-"""The people rule at this site: what it supplies, given whom it has answered for before.
+"""The release ledger at this site: what it supplies, given whom it has answered for before.
 
 Asked twice. When a study is considered, block by block: an outcome whose people set would leave too few people over is not
 supplied, and if the cohort itself would, the site stays out. And when the masked input is written, about exactly what
 travels, in the same transaction: whatever was answered meanwhile counts. The rule and its proof are `cohortsum.protocol.ledger`.
 
-It holds where policy.yaml sets ``thresholds.set_difference`` (k). Without it the admin has declared that the data may be public.
+The people rule holds at a derivable site where policy.yaml sets ``thresholds.set_difference`` (k); without it the admin has declared
+that the data may be public. A protected site (``site_totals: protected``) is opened once, and its people sets must overlap as
+the public study says for everybody (`study.cells`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ from cohortsum.protocol.ledger import (
 )
 from cohortsum.protocol.ledger.people import Allowed, NearDuplicate, PeopleOutcome, judge
 from cohortsum.protocol.plan import PlannedBlock
+from cohortsum.study.cells import Cells
 from cohortsum.study.planning import PEOPLE, StudyPlan, analysis_item
 
 
@@ -87,12 +90,15 @@ def check_write(
     step: Step,
     sets: tuple[AskedSet, ...],
     limits: Limits,
+    status: Status = Status.DERIVABLE,
+    cells: Cells = frozenset(),
+    people_rule: bool = True,
 ) -> None:
     """Raise PolicyError unless the masked input of ``context`` may be written now, given everything written so far."""
-    request = Request(context, step, Status.DERIVABLE, sets, frozenset())
+    request = Request(context, step, status, sets, cells, people_rule=people_rule)
     decision = may_answer(history, request, limits, lambda _named, _site, _signature: False)
     if isinstance(decision, Refused):
-        raise PolicyError(f"the people rule: {decision.reason}")
+        raise PolicyError(f"the release ledger: {decision.reason}")
 
 
 def _first_refused(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
-from cohortsum.protocol.ledger import Limits
+from cohortsum.protocol.ledger import Limits, Status
 from cohortsum.study.definition import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
 
 KINDS = {SummarySpec: "summary", HistogramSpec: "histogram", RegressionSpec: "regression"}
@@ -26,6 +26,11 @@ def limits_of(study: FrozenStudy, policy: PolicyConfig) -> Limits | None:
         return None
     protection = study.protection
     return Limits(k, protection.max_colluding_sites, protection.min_honest_inputs)
+
+
+def status_of(policy: PolicyConfig) -> Status:
+    """Return whether this site's total may be found by subtracting."""
+    return Status.PROTECTED if policy.thresholds.site_totals == "protected" else Status.DERIVABLE
 
 
 def floors_for(study: FrozenStudy, policy: PolicyConfig) -> Floors:

@@ -21,14 +21,17 @@ from cohortsum.node.config import NodeConfig, load_node_config, load_policy_conf
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
+from cohortsum.node.joining import LATEST
 from cohortsum.node.ledger import Ledger, closed_epoch
 from cohortsum.node.people import people_sets
-from cohortsum.node.people_rule import allowance
+from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import floors_for, limits_of
+from cohortsum.node.policy import floors_for, limits_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
+from cohortsum.protocol.ledger import Limits, Status, Step
 from cohortsum.protocol.roster import SiteId
+from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan
@@ -213,10 +216,13 @@ def _people_rule(
     folder: Path, site: str, plan: StudyPlan, tables: Tables, supplied: frozenset[str]
 ) -> tuple[Finding, Mapping[str, str]]:
     """Return what the people rule says, and the items that it leaves out with its reasons."""
-    limits = limits_of(plan.study, load_policy_config(folder / "policy.yaml"))
+    policy = load_policy_config(folder / "policy.yaml")
+    limits = limits_of(plan.study, policy)
+    index = load_pin(folder).of_version(plan.study.roster).sites[SiteId(site)]
+    if status_of(policy) is Status.PROTECTED:
+        return _protected(folder, index, plan, tables, supplied), {}
     if limits is None:
         return ok("people rule", "off: policy.yaml sets no thresholds.set_difference"), {}
-    index = load_pin(folder).of_version(plan.study.roster).sites[SiteId(site)]
     with closing(Ledger(folder / "ledger.db")) as ledger:
         sets, history = people_sets(plan, tables, supplied, ledger.people_key()), ledger.history(index)
         try:
@@ -229,6 +235,29 @@ def _people_rule(
         said = f"{len(allowed.left_out)} outcomes or analyses are not supplied; their people are too near to answered ones"
         return warning("people rule", said, "nothing: the others are answered"), allowed.left_out
     return ok("people rule", f"every set of people equals an answered one, or is {limits.k} or more away"), {}
+
+
+def _protected(
+    folder: Path, index: int, plan: StudyPlan, tables: Tables, supplied: frozenset[str]
+) -> Finding:
+    """Return what the rules of protected sites say."""
+    protection = plan.study.protection
+    limits = Limits(1, protection.max_colluding_sites, protection.min_honest_inputs)
+    with closing(Ledger(folder / "ledger.db")) as ledger:
+        people = people_sets(plan, tables, supplied, ledger.people_key())
+        sets, step = (
+            asked_sets(plan, people, plan.round.blocks, supplied, 1),
+            Step(plan.study.digest, 1, LATEST),
+        )
+        try:
+            cells = expected_cells(plan, supplied)
+            check_write(ledger.history(index), b"", step, sets, limits, Status.PROTECTED, cells)
+        except PolicyError as error:
+            return from_error("protected", error.message)
+    least = plan.round.protection.suppliers_least
+    return ok(
+        "protected", f"opened once, together with at least {least - 1} other protected sites or not at all"
+    )
 
 
 def _people(people: int, floor: int) -> Finding:

@@ -61,6 +61,21 @@ async def forgotten_contexts(
     ]
 
 
+async def resolve(folder: Path, caller: Caller, signer: Signer, ledger: Ledger) -> None:
+    """Find out, from transcripts, over whom masked inputs of this site were opened, where it was not there to hear it."""
+    pin = load_pin(folder)
+    for context in ledger.unresolved():
+        try:
+            (proven, *_), _ = await _prove(folder, caller, pin, signer, context)
+        except RemoteProtocolError as error:
+            log.warning(
+                "transcript.refused", context=context.hex()[:16], check=error.check, sentence=error.message
+            )
+            continue
+        if proven.signatures:
+            ledger.name(proven)
+
+
 async def rebuild(folder: Path, caller: Caller, signer: Signer) -> Rebuilt:
     """Rebuild the ledger in ``folder`` from every transcript that the coordinator has of this site.
 

@@ -23,7 +23,7 @@ from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.failpoints import reach
-from cohortsum.node.joining import Joined, Site, in_force, join
+from cohortsum.node.joining import Joined, Site, history_of, in_force, join
 from cohortsum.node.ledger import closed_epoch
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
@@ -32,7 +32,7 @@ from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.protocol.effects import Contribute, RoundOver, RoundSeen, Send, SiteEffect
-from cohortsum.protocol.ledger import PeopleSet, Step
+from cohortsum.protocol.ledger import PeopleSet, Status, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
@@ -173,6 +173,7 @@ class StudySession:
         ):  # read approvals again where somebody was denied
             roster = without_denied(joined.pinned, deny)
             self._book = (deny.serial, roster, ApprovalBook(plan, roster))
+        named = site.ledger.named_of(plan.study_digest)
         return SiteSetup(
             signer=site.signer,
             roster=self._book[1],
@@ -187,6 +188,9 @@ class StudySession:
             earlier=joined.earlier,
             counter=site.ledger.counter(),
             peers=site.ledger.peers(),
+            protected=joined.status is Status.PROTECTED,
+            used=self._used(joined, named),
+            named=named,
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:
@@ -206,7 +210,8 @@ class StudySession:
                     self._sent = {}
                 case _:
                     if self._joined is not None:
-                        self._site.ledger.write(self._joined.plan.round.study_digest, effect, self._entering)
+                        study = self._joined.plan.round.study_digest
+                        self._site.ledger.write(study, effect, self._entering, self._joined.status)
                     self._log.info("round.record", deed=type(effect).__name__)
         return tuple(sends)
 
@@ -221,6 +226,12 @@ class StudySession:
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects
+
+    def _used(self, joined: Joined, named: Mapping[bytes, tuple[int, ...]]) -> bytes:
+        """Return the attempt of this study in which t sites named this protected site a survivor, or nothing."""
+        own = self._site.signer.identity.index
+        mine = [context for context, survivors in named.items() if own in survivors]
+        return mine[0] if mine and joined.status is Status.PROTECTED else b""
 
     def _bury(self, joined: Joined, envelope: Envelope) -> None:
         """Record that nobody can open an attempt any more in which this site had masked its values."""
@@ -237,7 +248,8 @@ class StudySession:
             return {}
         sets = asked_sets(joined.plan, joined.people, effect.blocks, joined.supplied, joined.limits.k)
         step = Step(joined.plan.study.digest, self._key.iteration, self._key.attempt)
-        check_write(joined.history(), effect.context, step, sets, joined.limits)
+        history, standing = history_of(self._site), (joined.status, joined.cells)
+        check_write(history, effect.context, step, sets, joined.limits, *standing)
         return {asked.name: asked.people for asked in sets}
 
     def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:

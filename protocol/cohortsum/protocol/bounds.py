@@ -49,9 +49,14 @@ class Protection:
         return self.min_participants + self.max_colluding_sites * self.gate_cap
 
     @property
+    def suppliers_least(self) -> int:
+        """Sites that must appear together for h_min honest ones to be among them (h_min + c)."""
+        return self.min_honest_inputs + self.max_colluding_sites
+
+    @property
     def suppliers_minimum(self) -> int:
         """Least number of suppliers for an outcome to stay in the plan."""
-        return max(self.min_sites, self.min_honest_inputs + self.max_colluding_sites)
+        return max(self.min_sites, self.suppliers_least)
 
 
 def threshold(sites: int) -> int:

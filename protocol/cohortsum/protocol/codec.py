@@ -150,6 +150,8 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 gate_commitment=message.gate_commitment,
                 data_commitment=message.data_commitment,
                 counter=message.counter,
+                protected=message.protected,
+                used=message.used,
             )
         case Adverts():
             return Kind.ADVERTS, wire.Adverts(adverts=map(envelope_to_wire, message.adverts))
@@ -241,6 +243,8 @@ def _advert(held: wire.Advert) -> Advert:
         _sized(held.gate_commitment, DIGEST_BYTES, "gate_commitment"),
         _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
         held.counter,
+        held.protected,
+        _sized(held.used, DIGEST_BYTES, "used") if held.used else b"",
     )
 
 

@@ -68,6 +68,7 @@ from cohortsum.protocol.messages import (
 )
 from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
 from cohortsum.protocol.plan import Suppliers
+from cohortsum.protocol.protected import protected_rule, together
 from cohortsum.protocol.roster import Role, SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
 
@@ -273,6 +274,14 @@ class CoordinatorRound:
         return self._abort(f"{self.step}: too few sites answered in time") if may_abort else ()
 
     def _to_sharing(self, state: Advertising) -> Effects:
+        protection = self.setup.plan.protection
+        everybody = checks.adverts(
+            self.fixed.context,
+            tuple(envelope for _, envelope in sorted(state.adverts.items())),
+            self.setup.roster,
+        )
+        members = together(everybody, self.fixed.supplies, protection.suppliers_least)
+        state = Advertising({index: held for index, held in state.adverts.items() if index in members})
         n = len(state.adverts)
         broken = broken_bound(n, self.setup.plan.protection)
         if broken is not None:
@@ -280,7 +289,7 @@ class CoordinatorRound:
         if self.setup.bound_survivors and tuple(sorted(state.adverts)) != self.setup.bound_survivors:
             return self._abort("a retry needs every survivor of the earlier attempt")
         envelopes = tuple(envelope for _, envelope in sorted(state.adverts.items()))
-        adverts = checks.adverts(self.fixed.context, envelopes, self.setup.roster)
+        adverts = {index: everybody[index] for index in sorted(members)}
         u1 = U1(adverts_digest(self.fixed.context, envelopes), threshold(n), adverts)
         self.state = Sharing(u1, {})
         return (*self._to_all(adverts, Adverts(envelopes)), AwaitStep(STEPS[Sharing]))
@@ -316,6 +325,13 @@ class CoordinatorRound:
         for block in self.fixed.blocks:
             if suppliers.least(block) - protection.max_colluding_sites < protection.min_honest_inputs:
                 return self._abort(f"too few sites with block {block.name} survive")
+        broken = protected_rule(
+            {index: state.u1.adverts[index] for index in members},
+            {index: self.fixed.supplies[index] for index in members},
+            protection.suppliers_least,
+        )
+        if broken is not None:
+            return self._abort(broken)
         inputs = {index: state.inputs[index] for index in members}
         envelopes = tuple(held.envelope for held in inputs.values())
         stands_by = statement(self.fixed.context, state.u1.h1, state.u2.h2, envelopes)

@@ -111,13 +111,18 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Advert:
-    """R0: a site's public keys of this attempt, its commitments to both self seeds, and how many masked inputs it ever made."""
+    """R0: a site's public keys of this attempt, its commitments to both self seeds, and its standing.
+
+    ``counter`` is how many masked inputs it ever made; ``protected`` and ``used`` are for the rule of protected sites (R3.8).
+    """
 
     channel_key: bytes
     mask_key: bytes
     gate_commitment: bytes
     data_commitment: bytes
     counter: int = 0
+    protected: bool = False
+    used: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

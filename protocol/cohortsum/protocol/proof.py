@@ -138,10 +138,8 @@ def _opened(
     envelopes: tuple[Envelope, ...], expected: type[M], context: bytes, roster: Roster
 ) -> dict[int, tuple[Envelope, M]]:
     """Return envelopes and messages by roster index; every signature is verified."""
-    return {
-        roster.sites[SiteId(envelope.sender)]: (
-            envelope,
-            open_envelope(envelope, expected, context, roster, Role.SITE),
-        )
-        for envelope in envelopes
-    }
+    held: dict[int, tuple[Envelope, M]] = {}
+    for envelope in envelopes:
+        message = open_envelope(envelope, expected, context, roster, Role.SITE)
+        held[roster.sites[SiteId(envelope.sender)]] = (envelope, message)
+    return held

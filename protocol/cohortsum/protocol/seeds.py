@@ -100,14 +100,18 @@ def channel_key(context: bytes, seeds: Seeds) -> AgreementKey:
     return AgreementKey(derive(seeds.channel, context, CHANNEL))
 
 
-def advertise(context: bytes, index: int, seeds: Seeds, counter: int = 0) -> Advert:
-    """Return the advert of site ``index``, which has made ``counter`` masked inputs so far."""
+def advertise(
+    context: bytes, index: int, seeds: Seeds, counter: int = 0, protected: bool = False, used: bytes = b""
+) -> Advert:
+    """Return the advert of site ``index``, with its standing as `Advert` has it."""
     return Advert(
         channel_key(context, seeds).public,
         mask_key(context, seeds.element("mask")).public,
         commit_seed(context, "gate", index, seeds.element("gate")),
         commit_seed(context, "data", index, seeds.element("data")),
         counter,
+        protected,
+        used,
     )
 
 

@@ -254,7 +254,8 @@ class SiteRound:
         unchanged = setup.earlier[opening.earlier].unchanged if opening.earlier else frozenset[str]()
         blocks = plan.travelling(supplies, unchanged)
         attempt = Attempt(context, bound, blocks, supplies, Seeds.draw(self._randomness))
-        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds, setup.counter))
+        standing = (setup.counter, setup.protected, setup.used)
+        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds, *standing))
         return Advertised(attempt, advert), (RoundSeen(context, opening.key), Send(Packet(advert)))
 
     def _share(self, state: Advertised, message: Adverts) -> tuple[SiteState, Effects]:

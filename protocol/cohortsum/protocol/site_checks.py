@@ -33,6 +33,7 @@ from cohortsum.protocol.messages import (
 )
 from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
 from cohortsum.protocol.plan import Suppliers, first_beyond
+from cohortsum.protocol.protected import protected_rule
 from cohortsum.protocol.roster import Role, SiteId
 from cohortsum.protocol.seeds import HeldShares, ciphertext_digest, sealing_data, sealing_key
 from cohortsum.protocol.site_states import Advertised, Agreed, Attempt, Dealt, Masked, Roll, Shared, SiteSetup
@@ -198,6 +199,18 @@ def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[in
     for block in attempt.blocks:
         if suppliers.least(block) - protection.max_colluding_sites < protection.min_honest_inputs:
             raise RemoteProtocolError("R3.6", f"too few suppliers of block {block.name} survive")
+    broken = protected_rule(
+        {index: at.adverts[index] for index in members},
+        {index: attempt.supplies[index] for index in members},
+        protection.suppliers_least,
+    )
+    if broken is not None:
+        raise RemoteProtocolError("R3.8", broken)
+    used = {at.adverts[index].used for index in members if at.adverts[index].protected} - {b""}
+    if used and any(setup.named.get(context) != tuple(members) for context in used):
+        raise RemoteProtocolError(
+            "R3.8", "protected sites name an earlier attempt that this site did not see with these survivors"
+        )
     return members
 
 

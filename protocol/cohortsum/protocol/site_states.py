@@ -53,6 +53,9 @@ class SiteSetup:
         earlier: opened rounds of earlier versions that a round may build on, by context.
         counter: masked inputs this site has ever made.
         peers: highest counter that this site has seen of every other, by roster index.
+        protected: whether this site's own total is never to be found by subtracting.
+        used: if protected, the attempt of this study in which t sites named it a survivor; empty: none yet.
+        named: survivors that t sites named in attempts of this study, as this site recorded them, by context.
     """
 
     signer: Signer
@@ -68,6 +71,9 @@ class SiteSetup:
     earlier: Mapping[bytes, EarlierRound] = field(default_factory=dict[bytes, EarlierRound])
     counter: int = 0
     peers: Mapping[int, int] = field(default_factory=dict[int, int])
+    protected: bool = False
+    used: bytes = b""
+    named: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict[bytes, tuple[int, ...]])
 
     @property
     def index(self) -> int:

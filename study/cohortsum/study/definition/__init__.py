@@ -1,7 +1,7 @@
 """The study definition: the file a statistician writes, checked, frozen and fingerprinted."""
 
 from cohortsum.study.definition.consortium import load_roster
-from cohortsum.study.definition.evaluation import holds
+from cohortsum.study.definition.evaluation import constants_in, holds, names_in
 from cohortsum.study.definition.expressions import Condition, Expression
 from cohortsum.study.definition.freezing import freeze, parse_canonical
 from cohortsum.study.definition.frozen import (
@@ -34,10 +34,12 @@ __all__ = [
     "SummarySpec",
     "Term",
     "coefficient_names",
+    "constants_in",
     "freeze",
     "holds",
     "load_roster",
     "load_study",
+    "names_in",
     "parse_canonical",
     "refuse_unbuilt",
     "study_schema",

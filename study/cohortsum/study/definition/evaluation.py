@@ -45,6 +45,19 @@ Range = tuple[float, float]
 V = TypeVar("V", float, np.float64 | Floats)
 
 
+def constants_in(node: Expression | Condition) -> frozenset[float]:
+    """Return the numbers that are written in an expression or condition, with their negatives."""
+    match node:
+        case Constant(value):
+            return frozenset({value, -value})
+        case Name() | IsLevel():
+            return frozenset()
+        case Negate(operand) | Not(operand) | Power(operand) | Call(_, operand):
+            return constants_in(operand)
+        case Arithmetic(_, left, right) | Comparison(_, left, right) | Junction(_, left, right):
+            return constants_in(left) | constants_in(right)
+
+
 def names_in(node: Expression | Condition) -> frozenset[str]:
     """Return the variables and factors that an expression or condition reads."""
     match node:

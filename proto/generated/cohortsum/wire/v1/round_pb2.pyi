@@ -199,11 +199,17 @@ class Advert(_message.Message):
     MASK_KEY_FIELD_NUMBER: _builtins.int
     GATE_COMMITMENT_FIELD_NUMBER: _builtins.int
     DATA_COMMITMENT_FIELD_NUMBER: _builtins.int
+    PROTECTED_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
     COUNTER_FIELD_NUMBER: _builtins.int
     channel_key: _builtins.bytes
     mask_key: _builtins.bytes
     gate_commitment: _builtins.bytes
     data_commitment: _builtins.bytes
+    protected: _builtins.bool
+    """this site's own total is never to be found by subtracting"""
+    used: _builtins.bytes
+    """if protected: context of the attempt in which t sites named it a survivor; empty: it is new"""
     counter: _builtins.int
     """masked inputs this site has ever made; lower than one seen before: it was restored from a copy"""
     def __init__(
@@ -213,11 +219,13 @@ class Advert(_message.Message):
         mask_key: _builtins.bytes = ...,
         gate_commitment: _builtins.bytes = ...,
         data_commitment: _builtins.bytes = ...,
+        protected: _builtins.bool = ...,
+        used: _builtins.bytes = ...,
         counter: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel_key", b"channel_key", "counter", b"counter", "data_commitment", b"data_commitment", "gate_commitment", b"gate_commitment", "mask_key", b"mask_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel_key", b"channel_key", "counter", b"counter", "data_commitment", b"data_commitment", "gate_commitment", b"gate_commitment", "mask_key", b"mask_key", "protected", b"protected", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
