@@ -48,7 +48,7 @@ class Leaving:
         analysis: whose block it is; empty for the number of people.
         supplied: whether this site sends its own numbers, or zeros.
         values: (size,) int64, before masking; zeros where it does not supply the block.
-        people: people of the smallest people set that the block is about; None where it is about none or not supplied.
+        people: people of the smallest people set, not empty, that the block is about; None where there is none or it is not supplied.
     """
 
     name: str
@@ -155,7 +155,7 @@ def _leaving(
         analysis, block = blocks.get(planned.name, ("", None))
         sends = not planned.supply or planned.supply[0] <= supplied
         sets = () if block is None or not sends else block.sets
-        smallest = min((sizes.get(name, 0) for name in sets), default=None)
+        smallest = min((size for name in sets if (size := sizes.get(name, 0))), default=None)
         leaving.append(Leaving(planned.name, analysis, sends, part.copy(), smallest))
     return tuple(leaving)
 
