@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.amendment import Earlier
+from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.runner import Outcome, StudyRunner
 from cohortsum.crypto.errors import LocalProtocolError
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.coordinator import CoordinatorRound
-from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
 from cohortsum.protocol.effects import Contribute, Send, SiteEffect
 from cohortsum.protocol.messages import Envelope, Packet
 from cohortsum.study.definition.signing import SignedStudy
@@ -106,9 +106,20 @@ class TimedSession(StudySession):
         return effects
 
 
+class TimedAttempt(Attempt):
+    """An attempt that notes its steps."""
+
+    clock: Clock
+
+    def _set_deadline(self, step: str) -> None:
+        self.clock.steps.append((step, time.perf_counter()))
+        super()._set_deadline(step)
+
+
 class TimedRunner(StudyRunner):
     """A runner that notes the steps of its round, and keeps what it opened."""
 
+    kind_of_attempt = TimedAttempt
     clock: Clock
     opened: NDArray[np.int64]
 
@@ -117,19 +128,21 @@ class TimedRunner(StudyRunner):
         key: RoundKey,
         approvals: Mapping[int, Envelope],
         bound: tuple[int, ...],
-        earlier: Earlier | None = None,
+        earlier: Earlier | None,
     ) -> tuple[Outcome, tuple[int, ...]]:
         self.clock.note("open")
         return await super()._attempt(key, approvals, bound, earlier)
 
+    def _prepare(self, setup: CoordinatorSetup, key: RoundKey) -> Attempt:
+        attempt = super()._prepare(setup, key)
+        if isinstance(attempt, TimedAttempt):
+            attempt.clock = self.clock
+        return attempt
+
     async def _close(
-        self, key: RoundKey, machine: CoordinatorRound, earlier: Earlier | None = None
+        self, attempt: Attempt, ended: Opened | Aborted, earlier: Earlier | None
     ) -> tuple[Outcome, tuple[int, ...]]:
         self.clock.note("opened")
-        if isinstance(machine.state, Opened):
-            self.opened = machine.state.values
-        return await super()._close(key, machine, earlier)
-
-    def _set_deadline(self, step: str) -> None:
-        self.clock.steps.append((step, time.perf_counter()))
-        super()._set_deadline(step)
+        if isinstance(ended, Opened):
+            self.opened = ended.values
+        return await super()._close(attempt, ended, earlier)

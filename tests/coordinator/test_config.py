@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cohortsum.coordinator.config import load_coordinator_config
+from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import ConfigurationError
 
 GOOD = f"""
@@ -101,3 +102,59 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"coordinator\.yaml: cannot be read"):
         load_coordinator_config(tmp_path / "coordinator.yaml")
+
+
+def test_metrics_and_notices_are_off_unless_they_are_set(tmp_path: Path) -> None:
+    config = load_coordinator_config(written(tmp_path, GOOD))
+    assert (config.metrics, config.notices) == (None, None)
+    config = load_coordinator_config(written(tmp_path, GOOD + "metrics: 127.0.0.1:9464\n"))
+    assert config.metrics == "127.0.0.1:9464"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metrics", "9464"),
+        ("metrics", "localhost:metrics7351946"),
+        ("metrics", "http://localhost:7351946"),
+        ("metrics", "here there:7351"),
+        ("enrol_s", "0"),
+        ("enrol_s", "-7351946"),
+        ("enrol_s", "soon7351946"),
+    ],
+)
+def test_a_bad_address_or_window_is_refused_by_key_and_not_repeated(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    message = refusal(tmp_path, GOOD + f"{key}: {value}\n")
+    assert message.startswith(f"coordinator.yaml: {key}: ")
+    assert "7351946" not in message
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:///hub.db", "sqlite:///{folder}/hub.db"),
+        ("sqlite:///data/hub.db", "sqlite:///{folder}/data/hub.db"),
+        ("sqlite:////srv/cohortsum/hub.db", "sqlite:////srv/cohortsum/hub.db"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql://hub@database/cohortsum", "postgresql://hub@database/cohortsum"),
+    ],
+)
+def test_a_relative_database_lies_beside_the_settings_and_everything_else_stays(
+    tmp_path: Path, given: str, meant: str
+) -> None:
+    config = load_coordinator_config(written(tmp_path, GOOD.replace("sqlite:///hub.db", f'"{given}"')))
+    assert config.store == meant.format(folder=tmp_path)
+
+
+def test_a_relative_database_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    config = load_coordinator_config(written(tmp_path, GOOD))
+    monkeypatch.chdir(elsewhere)
+    Store(config.store).close()
+    assert (tmp_path / "hub.db").exists()
+    assert list(elsewhere.iterdir()) == []

@@ -189,8 +189,8 @@ class SeenRunner(StudyRunner):
 
     @property
     def machine(self) -> CoordinatorRound:
-        assert self._machine is not None, "a round is open"
-        return self._machine
+        assert self._current is not None, "a round is open"
+        return self._current.machine
 
 
 @dataclass

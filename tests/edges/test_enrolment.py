@@ -49,11 +49,11 @@ def test_who_approves_on_day_6_of_7_is_in_the_one_sum(tmp_path: Path) -> None:
         clock = SimulatedClock()
         async with Loopback(tmp_path, SITES, WEEK, clock=clock) as town:
             ending = town.start(range(SITES - 1))
-            await town.until(lambda: len(town.runner.answers) == SITES - 1)
+            await town.until(lambda: len(town.runner.enrolment.answers) == SITES - 1)
             await clock.move(6 * DAY)
             assert town.runner.state == "enrolling"
             town.join(SITES - 1)
-            await town.until(lambda: len(town.runner.answers) == SITES)
+            await town.until(lambda: len(town.runner.enrolment.answers) == SITES)
             assert town.runner.state == "enrolling"  # everybody is there, and the window is still open
             await clock.move(DAY)
             async with asyncio.timeout(30):
@@ -75,7 +75,7 @@ def test_who_approves_on_day_8_hears_the_rule_and_what_would_make_a_second_openi
         clock = SimulatedClock()
         async with Loopback(tmp_path, SITES, WEEK, clock=clock) as town:
             ending = town.start(range(SITES - 1))
-            await town.until(lambda: len(town.runner.answers) == SITES - 1)
+            await town.until(lambda: len(town.runner.enrolment.answers) == SITES - 1)
             await clock.move(7 * DAY)
             async with asyncio.timeout(30):
                 outcome = await ending
@@ -114,15 +114,15 @@ def test_the_newest_answer_counts_until_the_window_closes(tmp_path: Path) -> Non
         clock = SimulatedClock()
         async with Loopback(tmp_path, 5, WEEK, clock=clock) as town:
             ending = town.start((0, 1, 2, 4))
-            await town.until(lambda: len(town.runner.answers) == 4)
+            await town.until(lambda: len(town.runner.enrolment.answers) == 4)
             plan = plan_study(town.study, town.roster).round
             for index in (3, 4):
                 no = Packet(decline(town.sites[index].signer, plan))
                 async with town.stub(index) as stub:
                     await stub.Submit(round_pb2.Packet(envelope=envelope_to_wire(no.envelope)), timeout=10)
-            assert town.runner.answers == {0: True, 1: True, 2: True, 3: False, 4: False}
+            assert town.runner.enrolment.answers == {0: True, 1: True, 2: True, 3: False, 4: False}
             town.join(3)
-            await town.until(lambda: town.runner.answers[3])
+            await town.until(lambda: town.runner.enrolment.answers[3])
             await clock.move(7 * DAY)
             async with asyncio.timeout(30):
                 return await ending
@@ -137,7 +137,7 @@ def test_a_restart_in_the_window_forgets_no_answer_and_does_not_open_it_again(tm
         clock = SimulatedClock()
         async with Loopback(tmp_path, 5, WEEK, clock=clock) as town:
             ending = town.start((0, 1, 2))
-            await town.until(lambda: len(town.runner.answers) == 3)
+            await town.until(lambda: len(town.runner.enrolment.answers) == 3)
             ending.cancel()
 
     async def second() -> Outcome:
@@ -145,10 +145,10 @@ def test_a_restart_in_the_window_forgets_no_answer_and_does_not_open_it_again(tm
         async with Loopback(tmp_path, 5, WEEK, clock=clock) as town:
             ending = asyncio.create_task(town.runner.run())
             await asyncio.sleep(0.05)
-            assert town.runner.answers == dict.fromkeys((0, 1, 2), True)
+            assert town.runner.enrolment.answers == dict.fromkeys((0, 1, 2), True)
             for index in range(5):
                 town.join(index)
-            await town.until(lambda: len(town.runner.answers) == 5)
+            await town.until(lambda: len(town.runner.enrolment.answers) == 5)
             await clock.move(8 * DAY)
             async with asyncio.timeout(30):
                 outcome = await ending
@@ -167,7 +167,7 @@ def test_approving_sites_that_never_come_end_the_study_and_waste_no_attempt(tmp_
     async def play() -> Outcome:
         clock = SimulatedClock()
         async with Loopback(tmp_path, 5, WEEK, clock=clock, gather_s=3600) as town:
-            town.runner.presence = Absent({2, 3})
+            town.runner.enrolment.presence = Absent({2, 3})
             ending = town.start((0, 1))
             for index in (2, 3):
                 session = StudySession(town.sites[index])
@@ -176,7 +176,7 @@ def test_approving_sites_that_never_come_end_the_study_and_waste_no_attempt(tmp_
                 async with town.stub(index) as stub:
                     await stub.Submit(round_pb2.Packet(envelope=envelope_to_wire(yes.envelope)), timeout=10)
 
-            await town.until(lambda: len(town.runner.answers) == 4)
+            await town.until(lambda: len(town.runner.enrolment.answers) == 4)
             await clock.move(7 * DAY)
             await town.until(lambda: town.runner.state == "gathering")
             blocks = town.hub.status(town.study.digest).blocks

@@ -7,7 +7,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from cohortsum.coordinator.runner import Outcome, StudyRunner
+from cohortsum.coordinator.record import StudyRecord
+from cohortsum.coordinator.runner import Outcome
 from cohortsum.coordinator.spool import Upload
 from cohortsum.crypto.errors import StoreError
 from cohortsum.protocol.messages import Envelope, Kind
@@ -33,18 +34,19 @@ def check(outcome: Outcome) -> None:
 def test_a_store_that_fails_once_for_the_last_message_of_a_step_costs_a_repeated_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = StudyRunner._record_message  # pyright: ignore[reportPrivateUsage]
+    record = StudyRecord.message
     seen: list[str] = []
 
-    def failing(self: StudyRunner, envelope: Envelope) -> None:
+    def failing(self: StudyRecord, envelope: Envelope) -> None:
         if envelope.kind is Kind.ADVERT:
             seen.append(envelope.sender)
             if len(seen) == 4:
                 raise StoreError("the disk is full")
         record(self, envelope)
 
-    monkeypatch.setattr(StudyRunner, "_record_message", failing)
+    monkeypatch.setattr(StudyRecord, "message", failing)
     check(run(tmp_path))
+    assert len(seen) == 5
 
 
 class Full:

@@ -51,7 +51,12 @@ async def before(
         alarm.cancel()
 
 
-async def _ring(clock: Clock, moment: datetime, changed: asyncio.Condition) -> None:
-    await clock.reach(moment)
+async def tell(changed: asyncio.Condition) -> None:
+    """Let everybody who waits for ``changed`` look again."""
     async with changed:
         changed.notify_all()
+
+
+async def _ring(clock: Clock, moment: datetime, changed: asyncio.Condition) -> None:
+    await clock.reach(moment)
+    await tell(changed)

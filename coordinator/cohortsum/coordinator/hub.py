@@ -271,7 +271,7 @@ class Hub:
         """Return the roster index that a caller has in a study; raises AuthenticationError if it is not in it."""
         roster = self.roll.whole(runner.plan.study.roster)
         identity = roster.identities.get(caller.id)
-        if identity is None or identity.key != caller.key or identity.index not in runner.names:
+        if identity is None or identity.key != caller.key or identity.index not in runner.enrolment.names:
             raise AuthenticationError
         assert identity.index is not None  # noqa: S101 - `names` holds indices only
         return identity.index
@@ -281,7 +281,7 @@ class Hub:
         for runner in self.runners:
             if not runner.over:
                 roster = self.roll.counted(runner.plan.study.roster)
-                if set(map(str, roster.sites)) != set(runner.names.values()):
+                if set(map(str, roster.sites)) != set(runner.enrolment.names.values()):
                     await runner.exclude(roster)
 
     def adopt(self, runner: StudyRunner) -> None:
@@ -356,7 +356,6 @@ class Hub:
             return outcome
         except CohortsumError as error:
             log.error("study.failed", study=runner.plan.study.study, sentence=error.message)
-            runner.over = True
             raise
         finally:
             await self._tell()

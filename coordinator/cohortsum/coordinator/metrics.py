@@ -68,10 +68,11 @@ class HubCollector(Collector):
         for runner in self._hub.runners:
             if runner.over:
                 continue
+            who = runner.enrolment
             label = (f"{runner.plan.study.study}@{runner.plan.study.version}",)
-            invited.add_metric(label, len(runner.names))
-            approved.add_metric(label, sum(runner.answers.values()))
-            present.add_metric(label, sum(map(runner.presence.is_present, runner.names)))
+            invited.add_metric(label, len(who.names))
+            approved.add_metric(label, sum(who.answers.values()))
+            present.add_metric(label, sum(map(who.presence.is_present, who.names)))
         yield from (invited, approved, present)
 
 

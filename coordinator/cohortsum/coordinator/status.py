@@ -92,22 +92,18 @@ def study_status(store: Store, digest: bytes, runner: StudyRunner | None) -> Stu
         closed = None if row.closed is None else as_utc(row.closed)
         name, version, state, reason = row.name, row.version, row.state, row.reason
     sites = () if runner is None else _sites(runner)
-    closes = closed if runner is None or closed is not None else runner.closes
+    closes = closed if runner is None or closed is not None else runner.enrolment.closes
     blocks = () if runner is None or state in FINAL else _blocks(runner, sites, attempts)
     return StudyStatus(digest, name, version, state, reason, closes, sites, attempts, blocks)
 
 
 def _sites(runner: StudyRunner) -> tuple[SiteStatus, ...]:
-    answers = runner.answers
-    said = {True: "approved", False: "not taking part", None: ""}
+    who, said = runner.enrolment, {True: "approved", False: "not taking part", None: ""}
     return tuple(
         SiteStatus(
-            name,
-            said[answers.get(index)],
-            runner.presence.is_present(index),
-            runner.presence.last_heard(index),
+            name, said[who.answers.get(index)], who.presence.is_present(index), who.presence.last_heard(index)
         )
-        for index, name in runner.names.items()
+        for index, name in who.names.items()
     )
 
 

@@ -1,0 +1,211 @@
+"""One attempt at a study's round: the edge around the coordinator's state machine.
+
+The machine decides, this carries out: packets into mailboxes, uploads into a spool, every effective message and every named
+survivor set into the store before any site hears of it, and timers for its steps. Effects wait in one line; what a failing
+store holds up stays first in it, so that the repeated call which follows completes it. Only the addition of uploads and the
+removal of masks leave the event loop.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+
+import structlog
+
+from cohortsum.coordinator.clock import tell
+from cohortsum.coordinator.mailbox import Mailbox
+from cohortsum.coordinator.record import StudyRecord
+from cohortsum.coordinator.spool import Spool, Upload
+from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.parallel import add_masks_parallel
+from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.coordinator import CoordinatorRound
+from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.effects import (
+    Audit,
+    AwaitStep,
+    Combine,
+    CoordinatorEffect,
+    Deliver,
+    DiscardUploads,
+    MessageTaken,
+)
+from cohortsum.protocol.messages import Packet
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Attempt:
+    """Runs one attempt.
+
+    Args:
+        setup: what the coordinator brings.
+        key: identifiers of this attempt.
+        record: the study's rows in the store.
+        boxes: the sites' mailboxes, by roster index; they outlive the attempt.
+        folder: uploads go into a folder of this attempt below it.
+        pool: threads for masks.
+        waits: seconds of a step until its deadline, and until its final one.
+        changed: tells of everything that the attempt did.
+    """
+
+    def __init__(
+        self,
+        setup: CoordinatorSetup,
+        key: RoundKey,
+        record: StudyRecord,
+        boxes: Mapping[int, Mailbox],
+        folder: Path,
+        pool: Executor,
+        waits: tuple[float, float],
+        changed: asyncio.Condition,
+    ) -> None:
+        self.key = key
+        self.machine = CoordinatorRound(setup, key)
+        self._record, self._boxes, self._pool = record, boxes, pool
+        self._waits, self._changed = waits, changed
+        self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
+        self._deadlines: list[asyncio.TimerHandle] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pending: deque[CoordinatorEffect] = deque()
+        self._log = log.bind(study=record.study.study, version=record.study.version)
+
+    @property
+    def context(self) -> bytes:
+        """What every message of this attempt is bound to."""
+        return self.machine.fixed.context
+
+    async def run(self) -> Opened | Aborted:
+        """Invite the sites, and return how the attempt ended; its uploads are wiped then."""
+        machine = self.machine
+        self._record.attempt_opened(self.context, self.key, machine.opening)
+        self._log.info(
+            "round.open", attempt=self.key.attempt, sites=len(machine.setup.approvals), numbers=machine.length
+        )
+        await self._apply(machine.open())
+        async with self._changed:
+            await self._changed.wait_for(lambda: isinstance(machine.state, Opened | Aborted))
+        self._clear_deadline()
+        if self._spool is not None:
+            self._spool.wipe()
+            self._spool = None
+        for box in self._boxes.values():
+            box.keep_ending()
+        if not isinstance(machine.state, Opened | Aborted):
+            raise AssertionError("an attempt ends opened or aborted")
+        return machine.state
+
+    async def receive(self, packet: Packet) -> None:
+        """Take a site's packet; raises RemoteProtocolError for one that the machine refuses."""
+        effects = self.machine.receive(packet)
+        match effects:
+            case (Audit(check, _, sentence),):  # nothing but a refusal: the edge logs it and tells the sender
+                raise RemoteProtocolError(check, sentence.removeprefix(f"{check}: "))
+            case _:
+                await self._apply(effects)
+
+    def begin_upload(self, site: int) -> Upload:
+        """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""
+        known = self.machine.awaits_upload(site) or self.machine.has_upload(site)
+        if self._spool is None or not known:
+            raise RemoteProtocolError("U2", "no upload is awaited")
+        return self._spool.receive(site)
+
+    async def end_upload(self, site: int, upload: Upload) -> None:
+        """Keep a spooled upload, if it is still awaited; raises RemoteProtocolError (U1, U2)."""
+        digest = upload.finish()
+        if self.machine.has_upload(site, digest):
+            return  # sent again because the answer was lost
+        if self._spool is None or not self.machine.awaits_upload(site):
+            raise RemoteProtocolError("U2", "no upload is awaited")
+        self._spool.keep(site, upload, digest)
+        self._log.info("round.upload", site=self._record.id_of(site))
+        await self._apply(self.machine.uploaded(site, digest))
+
+    async def abort(self, reason: str) -> None:
+        """End the attempt, unless its sum is being opened already."""
+        if self.machine.step is not None:
+            await self._apply(self.machine.abort(reason))
+
+    async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
+        """Carry effects out in order. What a failing store holds up stays first in line for the next call."""
+        self._pending.extend(effects)
+        while self._pending:
+            effect = self._pending[0]
+            match effect:
+                case MessageTaken():
+                    self._record.message(effect.envelope)
+                    self._log.info(
+                        "round.message", site=effect.envelope.sender, kind=effect.envelope.kind.name
+                    )
+                case Deliver():
+                    self._boxes[effect.receiver].put(effect.packet)
+                case AwaitStep():
+                    self._log.info("round.step", step=effect.step)
+                    self._set_deadline(effect.step)
+                case Combine():
+                    self._clear_deadline()
+                    self._spawn(self._combine(effect))
+                case DiscardUploads():
+                    if effect.survivors:
+                        self._record.survivors(self.context, effect.survivors)
+                    if self._spool is not None:
+                        self._spool.keep_only(effect.survivors)
+                case Audit():
+                    self._log.warning(
+                        "round.refused", check=effect.check, sender=effect.sender, sentence=effect.sentence
+                    )
+            self._pending.popleft()
+        await tell(self._changed)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        """Run background work; if it fails, the round ends with a reason instead of waiting for ever."""
+        try:
+            await work
+        except Exception as error:
+            self._log.exception("round.failed", error=type(error).__name__)
+            if isinstance(self.machine.state, Opened | Aborted):
+                return
+            self._pending.clear()
+            effects = self.machine.abort("the coordinator failed")
+            await self._apply(tuple(effect for effect in effects if isinstance(effect, Deliver)))
+
+    async def _combine(self, effect: Combine) -> None:
+        spool = self._spool
+        if spool is None:
+            raise AssertionError("sums are formed while a round is open")
+        words = await asyncio.to_thread(self._open_sum, spool, effect)
+        await self._apply(self.machine.combined(words))
+
+    def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
+        total = spool.sum(effect.survivors)
+        add_masks_parallel(total, effect.keys.plus, effect.keys.minus, self._pool, os.cpu_count() or 1)
+        return total
+
+    def _set_deadline(self, step: str) -> None:
+        self._clear_deadline()
+        step_s, longest_s = self._waits
+        loop = asyncio.get_running_loop()
+        self._deadlines = [
+            loop.call_later(step_s, self._expire, step, False),
+            loop.call_later(max(step_s, longest_s), self._expire, step, True),
+        ]
+
+    def _expire(self, step: str, final: bool) -> None:
+        if self.machine.step == step:
+            self._log.warning("round.deadline", step=step, final=final)
+            self._spawn(self._apply(self.machine.deadline_passed(step, final)))
+
+    def _clear_deadline(self) -> None:
+        for deadline in self._deadlines:
+            deadline.cancel()
+        self._deadlines = []

@@ -1,0 +1,209 @@
+"""One study's rows in the store: the study itself, its answers, its attempts and their messages, its result.
+
+Whatever a restart needs is written before anybody hears of it. Rows name sites by id; the machine knows them by roster index,
+and only this module turns one into the other. It knows every site that the roster had when the study was taken up: one that
+is denied later is still named in what happened before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+
+from cohortsum.coordinator.store import (
+    AnswerRow,
+    MessageRow,
+    ResultRow,
+    RoundRow,
+    Store,
+    StudyRow,
+    as_utc,
+    now,
+)
+from cohortsum.coordinator.sums import Integers, pack
+from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
+from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.roster import Roster
+from cohortsum.report.document import ResultDocument, from_json, to_json
+from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.definition.signing import SignedStudy
+
+TRANSCRIPT = frozenset({Kind.ADVERT, Kind.SHARES, Kind.MASKED, Kind.CONSISTENCY})
+"""Messages that prove what happened in a round; none holds a share, only digests of sealed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the store knew of a study when it was taken up.
+
+    Attributes:
+        submitted: when the coordinator took it, UTC.
+        closed: when its window closed, UTC; None while it is open.
+        answers: the newest answer of every site.
+    """
+
+    submitted: datetime
+    closed: datetime | None
+    answers: tuple[Envelope, ...]
+
+
+class StudyRecord:
+    """The rows of one study. Every method that writes is one transaction; raises StoreError.
+
+    Args:
+        store: the durable store.
+        study: which study.
+        roster: the roster it names, with the sites that count when it is taken up.
+
+    Attributes:
+        study: which study.
+        state: as it was last entered.
+    """
+
+    def __init__(self, store: Store, study: FrozenStudy, roster: Roster) -> None:
+        self.state = "enrolling"
+        self.study = study
+        self._store, self._digest = store, study.digest.hex()
+        self._ids = {index: str(site) for site, index in roster.sites.items()}
+
+    def id_of(self, site: int) -> str:
+        """Return the id of a roster index."""
+        return self._ids[site]
+
+    def listed(self, sites: Sequence[int]) -> str:
+        """Return roster indices as ids with commas between them."""
+        return ",".join(map(self.id_of, sites))
+
+    def remember(self, signed: SignedStudy, moment: datetime) -> Remembered:
+        """Write the study down as taken at ``moment``, or return what was known of it before a restart."""
+        with self._store.transaction() as session:
+            row = session.get(StudyRow, self._digest)
+            if row is None:
+                row = StudyRow(
+                    digest=self._digest,
+                    name=self.study.study,
+                    version=self.study.version,
+                    canonical=signed.canonical,
+                    statistician=signed.statistician,
+                    signature=signed.signature,
+                    state=self.state,
+                    submitted=moment,
+                )
+                session.add(row)
+            packets = session.scalars(select(AnswerRow.packet).where(AnswerRow.study == self._digest)).all()
+            return Remembered(
+                as_utc(row.submitted),
+                None if row.closed is None else as_utc(row.closed),
+                tuple(packet_from_bytes(packet).envelope for packet in packets),
+            )
+
+    def enter(self, state: str, reason: str = "") -> None:
+        """Note the state that the study is in now."""
+        self.state = state
+        with self._store.transaction() as session:
+            row = session.get_one(StudyRow, self._digest)
+            row.state, row.reason = state, reason
+
+    def close_window(self, moment: datetime) -> None:
+        """Note that the enrolment window closed: it never opens again."""
+        with self._store.transaction() as session:
+            session.get_one(StudyRow, self._digest).closed = moment
+
+    def answer(self, site: int, packet: Packet) -> None:
+        """Note a site's answer in the place of an earlier one."""
+        name = self.id_of(site)
+        with self._store.transaction() as session:
+            row = session.scalar(
+                select(AnswerRow).where(AnswerRow.study == self._digest, AnswerRow.site == name)
+            )
+            if row is None:
+                row = AnswerRow(study=self._digest, site=name)
+                session.add(row)
+            row.packet, row.received = packet_to_bytes(packet), now()
+
+    def attempts(self) -> tuple[int, tuple[str, ...]]:
+        """Return how many attempts were made before a restart, and the ids of the survivors that the next one is bound to.
+
+        Sites that signed a survivor set keep to it, so whatever set was named last binds. An attempt that was open when
+        the coordinator stopped is over: its sites begin anew when the next one opens.
+        """
+        with self._store.transaction() as session:
+            rows = session.scalars(
+                select(RoundRow).where(RoundRow.study == self._digest).order_by(RoundRow.attempt)
+            ).all()
+            for row in rows:
+                if row.state == "open":
+                    row.state, row.ended, row.reason = "aborted", now(), "the coordinator stopped"
+            named = [row.survivors for row in rows if row.survivors]
+            made = max((row.attempt for row in rows), default=0)
+        return made, tuple(named[-1].split(",")) if named else ()
+
+    def attempt_opened(self, context: bytes, key: RoundKey, opening: Envelope) -> None:
+        """Note an attempt before its sites are invited."""
+        with self._store.transaction() as session:
+            session.add(
+                RoundRow(
+                    context=context.hex(),
+                    study=self._digest,
+                    round_id=key.round_id.hex(),
+                    iteration=key.iteration,
+                    attempt=key.attempt,
+                    state="open",
+                    opened=now(),
+                    opening=packet_to_bytes(Packet(opening)),
+                )
+            )
+
+    def message(self, envelope: Envelope) -> None:
+        """Note a message that had its effect."""
+        with self._store.transaction() as session:
+            session.add(
+                MessageRow(
+                    context=envelope.context.hex(),
+                    sender=envelope.sender,
+                    kind=envelope.kind.name,
+                    digest=envelope.digest.hex(),
+                    packet=packet_to_bytes(Packet(envelope)) if envelope.kind in TRANSCRIPT else b"",
+                    received=now(),
+                )
+            )
+
+    def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
+        """Note the named set before any site hears of it: a restarted coordinator must keep to it."""
+        with self._store.transaction() as session:
+            session.get_one(RoundRow, context.hex()).survivors = self.listed(survivors)
+
+    def attempt_aborted(self, context: bytes, reason: str, survivors: Sequence[int]) -> None:
+        """Note that an attempt ended without a sum, and the set that a retry is bound to."""
+        with self._store.transaction() as session:
+            row = session.get_one(RoundRow, context.hex())
+            row.state, row.ended, row.reason = "aborted", now(), reason
+            row.survivors = self.listed(survivors)
+
+    def released(
+        self,
+        context: bytes,
+        survivors: Sequence[int],
+        document: ResultDocument,
+        sums: Mapping[str, Integers],
+    ) -> None:
+        """Note the result of the attempt that opened, and the sums behind it."""
+        with self._store.transaction() as session:
+            row = session.get_one(RoundRow, context.hex())
+            row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
+            session.merge(
+                ResultRow(
+                    study=self._digest,
+                    context=row.context,
+                    document=to_json(document),
+                    sums=pack(sums),
+                    released=now(),
+                )
+            )
+
+    def document(self) -> ResultDocument | None:
+        """Return the released document, or None."""
+        stored = self._store.result(self._digest)
+        return None if stored is None else from_json(stored)
