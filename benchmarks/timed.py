@@ -129,7 +129,7 @@ class TimedRunner(StudyRunner):
         approvals: Mapping[int, Envelope],
         bound: tuple[int, ...],
         earlier: Earlier | None,
-    ) -> tuple[Outcome, tuple[int, ...]]:
+    ) -> tuple[Outcome, tuple[int, ...] | None]:
         self.clock.note("open")
         return await super()._attempt(key, approvals, bound, earlier)
 
@@ -141,7 +141,7 @@ class TimedRunner(StudyRunner):
 
     async def _close(
         self, attempt: Attempt, ended: Opened | Aborted, earlier: Earlier | None
-    ) -> tuple[Outcome, tuple[int, ...]]:
+    ) -> tuple[Outcome, tuple[int, ...] | None]:
         self.clock.note("opened")
         if isinstance(ended, Opened):
             self.opened = ended.values

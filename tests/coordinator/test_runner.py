@@ -101,9 +101,9 @@ def test_a_survivor_that_is_denied_between_attempts_ends_the_study_with_its_name
     async def play() -> Outcome:
         async with Loopback(tmp_path, 7, STEP) as town:
             for index in (1, 2, 3):
-                town.leave_after(f"site{index}", "UPLOAD")
+                town.leave_after(f"site{index}", "GATE_SHARES")
             ending = town.start()
-            await town.until(lambda: town.times("UPLOAD") == 7)
+            await town.until(lambda: all(town.times("GATE_SHARES", f"site{index}") for index in (1, 2, 3)))
             await asyncio.gather(*(town.tasks[f"site{index}"] for index in (1, 2, 3)), return_exceptions=True)
             await town.runner.exclude(denying(town.roster, "site2"))
             for index in (1, 3):
@@ -117,9 +117,9 @@ def test_a_survivor_that_is_denied_between_attempts_ends_the_study_with_its_name
 
 def test_a_survivor_that_is_denied_before_a_restart_ends_the_study_with_its_name(tmp_path: Path) -> None:
     async def first() -> None:
-        async with Loopback(tmp_path, 7, STEP) as town:
+        async with Loopback(tmp_path, 7, STEP, gather_s=3) as town:
             for index in (1, 2, 3):
-                town.leave_after(f"site{index}", "UPLOAD")
+                town.leave_after(f"site{index}", "GATE_SHARES")
             assert (await town.run()).document is None
             assert {named for _, named in survivors(town)} == {",".join(f"site{index}" for index in range(7))}
 

@@ -1,7 +1,6 @@
 """Opened sums as bytes: what was packed comes back, and damage is a StoreError, never another number."""
 
 import json
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -17,10 +16,6 @@ SUMS = st.dictionaries(st.text(max_size=8), st.lists(INT64, max_size=5), max_siz
 
 def arrays(held: dict[str, list[int]]) -> dict[str, Integers]:
     return {name: np.array(values, np.int64) for name, values in held.items()}
-
-
-def numbers(held: dict[str, Integers]) -> list[list[int]]:
-    return [values.tolist() for values in held.values()]
 
 
 @given(SUMS)
@@ -45,16 +40,11 @@ def test_more_bytes_are_a_store_error(held: dict[str, list[int]], more: bytes) -
 
 
 @given(SUMS, st.data())
-def test_a_damaged_head_moves_no_number(held: dict[str, list[int]], data: st.DataObject) -> None:
-    """At worst a block has another name, or the same name twice."""
+def test_a_damaged_byte_is_a_store_error(held: dict[str, list[int]], data: st.DataObject) -> None:
     packed = bytearray(pack(arrays(held)))
-    head = HEAD_BYTES + int.from_bytes(packed[:HEAD_BYTES], "little")
-    place = data.draw(st.integers(0, head - 1))
-    packed[place] ^= data.draw(st.integers(1, 255))
-    with suppress(StoreError):
-        found = numbers(unpack(bytes(packed)))
-        assert all(values in held.values() for values in found)
-        assert len(found) < len(held) or found == list(held.values())
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(StoreError):
+        unpack(bytes(packed))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -37,6 +38,9 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.messages import Packet
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+BURIAL_S = 60.0
+"""Sites that are there sign a tombstone at once; the others are not waited for."""
 
 
 class Attempt:
@@ -93,6 +97,7 @@ class Attempt:
         if self._spool is not None:
             self._spool.wipe()
             self._spool = None
+        await self._bury()
         for box in self._boxes.values():
             box.keep_ending()
         if not isinstance(machine.state, Opened | Aborted):
@@ -130,6 +135,20 @@ class Attempt:
         """End the attempt, unless its sum is being opened already."""
         if self.machine.step is not None:
             await self._apply(self.machine.abort(reason))
+
+    async def _bury(self) -> None:
+        """After an abort, give the sites time to show that nobody can open the attempt any more."""
+        machine = self.machine
+        if not (isinstance(machine.state, Aborted) and machine.state.advertised):
+            return
+
+        def closed() -> bool:
+            return isinstance(machine.state, Aborted) and machine.state.closed
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(self._waits[0], BURIAL_S)), self._changed:
+                await self._changed.wait_for(closed)
+        self._log.info("round.closed" if closed() else "round.not_closed", attempt=self.key.attempt)
 
     async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
         """Carry effects out in order. What a failing store holds up stays first in line for the next call."""

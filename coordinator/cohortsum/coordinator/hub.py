@@ -357,6 +357,12 @@ class Hub:
         except CohortsumError as error:
             log.error("study.failed", study=runner.plan.study.study, sentence=error.message)
             raise
+        except (
+            Exception
+        ) as error:  # a fault of ours: the other studies go on, and a restart takes this one up
+            log.exception("study.failed", study=runner.plan.study.study, error=type(error).__name__)
+            runner.over = True
+            raise
         finally:
             await self._tell()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cohortsum.coordinator.store import now
 from cohortsum.protocol.messages import Kind, Packet
 
-ENDING = frozenset({Kind.SURVIVORS, Kind.QUORUM, Kind.CLOSING, Kind.ABORT})
+ENDING = frozenset({Kind.SURVIVORS, Kind.QUORUM, Kind.CLOSING, Kind.ABORT, Kind.BURIAL})
 
 
 @dataclass

@@ -3,10 +3,11 @@
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sqlalchemy import select
 
-from cohortsum.coordinator.config import CoordinatorConfig
+from cohortsum.coordinator.config import SQLITE, CoordinatorConfig
 from cohortsum.coordinator.status import FINAL
 from cohortsum.coordinator.store import AnswerRow, PresenceRow, RoundRow, Store, StudyRow, as_utc
 from cohortsum.protocol.codec import packet_from_bytes
@@ -47,6 +48,9 @@ class OverviewLine:
 
 def overview(config: CoordinatorConfig, now: datetime) -> tuple[OverviewLine, ...]:
     """Return every study in the store of a coordinator, the newest last."""
+    file = config.store.removeprefix(SQLITE)
+    if file != config.store and not Path(file).exists():
+        return ()  # it has never run, and looking does not make a store
     with closing(Store(config.store)) as store, store.transaction() as session:
         seen = {row.site: as_utc(row.seen) for row in session.scalars(select(PresenceRow))}
         lines: list[OverviewLine] = []

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from cohortsum.coordinator.store import now
 
-LINGERS_S = 5.0
+LINGERS_S = 2.0
 """A node asks again at once after every answer; whoever is silent for longer has gone."""
 
 

@@ -81,10 +81,10 @@ class RollBook:
         return self._roll
 
     def _state(self) -> frozenset[str]:
-        homes = ("rosters", "denials")
-        return frozenset(
-            f"{home}/{path.name}" for home in homes for path in (self._folder / home).glob("*.*")
-        )
+        """Return what tells whether anything was written: names and times of all files."""
+        homes = (self._folder / "rosters", self._folder / "denials")
+        files = (path for home in homes for path in home.glob("*.*"))
+        return frozenset(f"{path.parent.name}/{path.name} {path.stat().st_mtime_ns}" for path in files)
 
     def _read(self) -> Roll:
         config = self._config

@@ -215,10 +215,10 @@ class StudyRunner:
                 return outcome
             members = {index: approvals[index] for index in bound or approvals}
             key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, number)
-            outcome, survivors = await self._attempt(key, members, bound, earlier)
-            if outcome.document is not None or not survivors:
+            outcome, binding = await self._attempt(key, members, bound, earlier)
+            if outcome.document is not None or binding is None:
                 return outcome
-            bound = survivors
+            bound = binding or (approving if earlier is not None else ())
         return outcome
 
     def _usable(self, approving: tuple[int, ...], bound: tuple[int, ...]) -> Earlier | None:
@@ -240,8 +240,8 @@ class StudyRunner:
         approvals: Mapping[int, Envelope],
         bound: tuple[int, ...],
         earlier: Earlier | None,
-    ) -> tuple[Outcome, tuple[int, ...]]:
-        """Run one attempt; return its outcome, and the survivors that a retry is bound to (empty: no retry)."""
+    ) -> tuple[Outcome, tuple[int, ...] | None]:
+        """Run one attempt; return its outcome, and whom a retry is bound to: nobody if it is closed; None: no retry."""
         self._record.enter("running")
         built_on = (b"", frozenset[str]()) if earlier is None else (earlier.context, earlier.unchanged)
         setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound, *built_on)
@@ -258,13 +258,14 @@ class StudyRunner:
 
     async def _close(
         self, attempt: Attempt, ended: Opened | Aborted, earlier: Earlier | None
-    ) -> tuple[Outcome, tuple[int, ...]]:
+    ) -> tuple[Outcome, tuple[int, ...] | None]:
         """Publish the sums of an attempt that opened, or note why it did not."""
         number = attempt.key.attempt
         if isinstance(ended, Aborted):
-            self._record.attempt_aborted(attempt.context, ended.reason, ended.survivors)
-            self._log.info("round.aborted", reason=ended.reason, attempt=number)
-            return Outcome(None, ended.reason), ended.survivors
+            binding = () if ended.closed else ended.survivors or None
+            self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
+            self._log.info("round.aborted", reason=ended.reason, attempt=number, closed=ended.closed)
+            return Outcome(None, ended.reason), binding
         sums = by_block(ended.blocks, ended.values)
         if earlier is not None:
             sums = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums} | sums
@@ -272,7 +273,7 @@ class StudyRunner:
         self._record.released(attempt.context, ended.survivors, document, sums)
         await asyncio.to_thread(write_release, self._results, document)
         self._log.info("round.opened", sites=len(ended.survivors), attempt=number)
-        return Outcome(document, ""), ()
+        return Outcome(document, ""), None
 
     async def _released(self) -> Outcome | None:
         """Return the outcome of a study that was released before a restart, its files written if they were not yet."""

@@ -122,7 +122,7 @@ def _blocks(
                 f"no answer yet from {', '.join(silent)}; without them their people are not in the sums"
             )
         if len(approved) < protection.min_sites:
-            sentences.append(f"{len(approved)} sites have approved, {protection.min_sites} are required")
+            sentences.append(f"approved by {len(approved)} of at least {protection.min_sites} sites")
     if runner.state in ("gathering", "enrolling") and absent:
         sentences.append(f"approved but not connected: {', '.join(absent)}")
     if runner.state == "gathering":

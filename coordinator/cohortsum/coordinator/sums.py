@@ -1,12 +1,12 @@
-"""Opened sums as they are kept: block names and sizes as JSON, then the integers, little-endian int64.
+"""Opened sums as they are kept: a digest over the rest, block names and sizes as JSON, then the integers, little-endian int64.
 
 They are kept so that a later version of the study need not open unchanged blocks again. Whoever may read the coordinator's
 store may read them; so it is with the result itself.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +15,25 @@ from cohortsum.crypto.errors import StoreError
 
 Integers = NDArray[np.int64]
 HEAD_BYTES = 8
+DIGEST_BYTES = 32
 
 
 def pack(sums: Mapping[str, Integers]) -> bytes:
     """Return sums by block name as bytes."""
     head = json.dumps([[name, len(values)] for name, values in sums.items()]).encode()
     body = b"".join(values.astype("<i8").tobytes() for values in sums.values())
-    return len(head).to_bytes(HEAD_BYTES, "little") + head + body
+    held = len(head).to_bytes(HEAD_BYTES, "little") + head + body
+    return hashlib.sha256(held).digest() + held
 
 
 def unpack(data: bytes) -> dict[str, Integers]:
     """Return what `pack` was given; raises StoreError for anything else."""
-    start = HEAD_BYTES + int.from_bytes(data[:HEAD_BYTES], "little")
-    try:
-        listed = cast("list[tuple[str, int]]", json.loads(data[HEAD_BYTES:start]))
-        values = np.frombuffer(data[start:], "<i8").astype(np.int64)
-        if sum(size for _, size in listed) != len(values):
-            raise ValueError("length")
-    except (ValueError, TypeError):
-        raise StoreError(
-            "stored sums have another form than this version writes; restore the store"
-        ) from None
+    check, held = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
+    if hashlib.sha256(held).digest() != check:
+        raise StoreError("stored sums are damaged, or another version wrote them; restore the store")
+    start = HEAD_BYTES + int.from_bytes(held[:HEAD_BYTES], "little")
+    listed: list[tuple[str, int]] = json.loads(held[HEAD_BYTES:start])
+    values = np.frombuffer(held[start:], "<i8").astype(np.int64)
     sums: dict[str, Integers] = {}
     place = 0
     for name, size in listed:

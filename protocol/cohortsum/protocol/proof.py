@@ -55,7 +55,7 @@ class ProvenRound:
         h2: hash of U2.
         counters: what the sites of U1 advertised, by roster index.
         delivered: U2.
-        survivors: U3, if t signatures name it; empty otherwise.
+        survivors: U3, if t signatures name it or the reader itself signed it; empty otherwise.
         signed: whether the reader's own signature over these survivors, named or not, is among them.
         statement: what was signed; empty where no survivors are listed.
         signatures: the R3 signatures over it, by roster index.
@@ -86,7 +86,7 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
         roster: as pinned, denied identities included: what they signed then is still what happened.
 
     Raises:
-        RemoteProtocolError: M1 to M4, M3 where the context is not that of this study, T1 where the reader's own masked
+        RemoteProtocolError: M1 to M4 and R0.1, M3 where the context is not that of this study, T1 where the reader's own masked
             input is missing or was made under another transcript.
     """
     context = transcript.opening.context
