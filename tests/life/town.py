@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -21,14 +22,13 @@ from cohortsum.coordinator.roll import RollBook
 from cohortsum.coordinator.runner import AS_WRITTEN, Pace
 from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store
-from cohortsum.node import inbox
 from cohortsum.node.board import StudyLine
 from cohortsum.node.client import Caller, Connection, Line
-from cohortsum.node.config import load_node_config, load_policy_config
+from cohortsum.node.config import load_node_config
 from cohortsum.node.daemon import Daemon, Rhythm
 from cohortsum.node.decisions import Decision, DecisionBook, decide
 from cohortsum.node.files import read_key
-from cohortsum.node.joining import Site
+from cohortsum.node.joining import site_of
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.envelope import Signer
@@ -139,23 +139,7 @@ class Town:
         signer = Signer(pin.newest.identities[config.site], read_key(config.identity_key))
         line, decisions = Line(config.coordinator, LIMIT_S), DecisionBook(folder)
         with closing(Ledger(folder / "ledger.db")) as ledger:
-
-            def site() -> Site:
-                facts = load_node_config(folder / "node.yaml")
-                return Site(
-                    rosters=load_pin(folder).rosters,
-                    deny=lambda: load_pin(folder).deny,
-                    signer=signer,
-                    tables=facts,
-                    policy=load_policy_config(folder / "policy.yaml"),
-                    epoch=facts.epoch,
-                    ledger=ledger,
-                    decision=decisions,
-                    pool=self.pool,
-                    scratch=folder,
-                    study=inbox.held(folder).get,
-                )
-
+            site = partial(site_of, folder, signer, ledger, decisions, self.pool)
             async with Connection(line, signer, pin.newest) as connection:
                 self.daemons[index] = Daemon(
                     folder, Caller(connection, line, config.site), site, decisions, rhythm=Rhythm(0.1, 0.5)

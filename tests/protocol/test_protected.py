@@ -60,7 +60,7 @@ def test_a_coordinator_leaves_out_those_who_cannot_be_together(protected: dict[i
 
 
 def test_of_two_groups_with_other_supplies_the_larger_one_takes_part() -> None:
-    few = dict.fromkeys((0,), frozenset({"a"}))
+    few: dict[int, frozenset[str]] = {0: frozenset({"a"})}
     consortium = playing(dict.fromkeys((0, 3, 4, 5), b""), few)
     consortium.run()
     assert survivors(consortium) == (1, 2, 3, 4, 5, 6)

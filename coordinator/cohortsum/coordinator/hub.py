@@ -193,10 +193,13 @@ class Hub:
 
     def entries(self) -> tuple[StudyEntry, ...]:
         """Return all studies, the newest last."""
+        query = select(StudyRow.digest, StudyRow.name, StudyRow.version, StudyRow.state).order_by(
+            StudyRow.submitted
+        )
         with self._place.store.transaction() as session:
-            rows = session.scalars(select(StudyRow).order_by(StudyRow.submitted)).all()
             return tuple(
-                StudyEntry(bytes.fromhex(row.digest), row.name, row.version, row.state) for row in rows
+                StudyEntry(bytes.fromhex(digest), name, version, state)
+                for digest, name, version, state in session.execute(query)
             )
 
     def attempts(self) -> Counter[str]:

@@ -12,11 +12,13 @@ from pathlib import Path
 import structlog
 
 from cohortsum.crypto.errors import DataError, PolicyError
-from cohortsum.node.config import PolicyConfig, TablesConfig
-from cohortsum.node.decisions import Decision
+from cohortsum.node import inbox
+from cohortsum.node.config import PolicyConfig, TablesConfig, load_node_config, load_policy_config
+from cohortsum.node.decisions import Decision, DecisionBook
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
+from cohortsum.node.pinning import load_pin
 from cohortsum.node.policy import Floors, floors_for, limits_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
@@ -106,6 +108,27 @@ def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
         if unchanged:
             found[context] = EarlierRound(survivors, unchanged)
     return found
+
+
+def site_of(folder: Path, signer: Signer, ledger: Ledger, decision: DecisionBook, pool: Executor) -> Site:
+    """Return what the site in ``folder`` brings to a study, from its files as they are now.
+
+    Raises ConfigurationError or AuthenticationError for a file that cannot be used.
+    """
+    facts = load_node_config(folder / "node.yaml")
+    return Site(
+        rosters=load_pin(folder).rosters,
+        deny=lambda: load_pin(folder).deny,
+        signer=signer,
+        tables=facts,
+        policy=load_policy_config(folder / "policy.yaml"),
+        epoch=facts.epoch,
+        ledger=ledger,
+        decision=decision,
+        pool=pool,
+        scratch=folder,
+        study=inbox.held(folder).get,
+    )
 
 
 def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joined:

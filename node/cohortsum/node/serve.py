@@ -15,6 +15,7 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,15 +100,12 @@ def _identity(folder: Path) -> "tuple[NodeConfig, Signer, Roster]":
 
 
 async def _serve(folder: Path, patience_s: float, once: bool) -> None:
-    from cohortsum.node import inbox
     from cohortsum.node.client import Caller, Connection, Line
-    from cohortsum.node.config import load_node_config, load_policy_config
     from cohortsum.node.daemon import Daemon
     from cohortsum.node.decisions import DecisionBook
-    from cohortsum.node.joining import Site
+    from cohortsum.node.joining import site_of
     from cohortsum.node.ledger import Ledger
     from cohortsum.node.notices import Messenger
-    from cohortsum.node.pinning import load_pin
 
     config, signer, roster = _identity(folder)
     for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
@@ -115,24 +113,7 @@ async def _serve(folder: Path, patience_s: float, once: bool) -> None:
     decisions = DecisionBook(folder)
     line = Line(config.coordinator, patience_s)
     with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
-
-        def site() -> Site:
-            """Read what the site brings to a study; files may have changed since the last one."""
-            facts = load_node_config(folder / "node.yaml")
-            return Site(
-                rosters=load_pin(folder).rosters,
-                deny=lambda: load_pin(folder).deny,
-                signer=signer,
-                tables=facts,
-                policy=load_policy_config(folder / "policy.yaml"),
-                epoch=facts.epoch,
-                ledger=ledger,
-                decision=decisions,
-                pool=pool,
-                scratch=folder,
-                study=inbox.held(folder).get,
-            )
-
+        site = partial(site_of, folder, signer, ledger, decisions, pool)
         site()  # faults of files are said at once, not with the first study
         async with Connection(line, signer, roster) as connection:
             daemon = Daemon(
