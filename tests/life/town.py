@@ -128,6 +128,10 @@ class Town:
         for index in range(self.count) if indices is None else indices:
             self._tasks[index] = asyncio.create_task(self._node(index))
 
+    async def node_task(self, index: int) -> None:
+        """Wait for the end of a node that ends by itself."""
+        await self._tasks[index]
+
     async def stop_node(self, index: int) -> None:
         task = self._tasks.pop(index)
         task.cancel()
@@ -142,7 +146,11 @@ class Town:
             site = partial(site_of, folder, signer, ledger, decisions, self.pool)
             async with Connection(line, signer, pin.newest) as connection:
                 self.daemons[index] = Daemon(
-                    folder, Caller(connection, line, config.site), site, decisions, rhythm=Rhythm(0.1, 0.5)
+                    folder,
+                    Caller(connection, line, config.site),
+                    site,
+                    decisions,
+                    rhythm=Rhythm(0.1, 0.5, 0.3),
                 )
                 await self.daemons[index].run()
 

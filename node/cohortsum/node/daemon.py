@@ -102,13 +102,17 @@ class Daemon:
     async def run(self) -> None:
         """Serve until cancelled, or, if asked for, until every study is over. Raises LineError when patience ends."""
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._look_around())]
+        ended = asyncio.create_task(self._done.wait())
         try:
-            await self._done.wait()
+            await asyncio.wait({ended, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for running in tasks:
+                if running.done():
+                    running.result()  # a fault of ours ends the node, and is not passed over
         finally:
             studies = [here.task for here in self._studies.values() if here.task is not None]
-            for task in [*tasks, *studies]:
+            for task in [ended, *tasks, *studies]:
                 task.cancel()
-            await asyncio.gather(*tasks, *studies, return_exceptions=True)
+            await asyncio.gather(ended, *tasks, *studies, return_exceptions=True)
             self._write()
         if self._fault is not None:
             raise self._fault
@@ -133,10 +137,10 @@ class Daemon:
                     await self._hear(entry)
                 self._reconcile()
                 if self._once and reply.studies and all(entry.state in FINAL for entry in reply.studies):
-                    self._done.set()
-        except CohortsumError as error:  # the line stayed down, or this node is not of the roster
+                    break
+        except CohortsumError as error:  # the line stayed down, or the coordinator refuses a simulated node
             self._fault = error
-            self._done.set()
+        self._done.set()
 
     async def _list(self, serial: int) -> service_pb2.ListStudiesReply:
         request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=serial, wait_ms=WAIT_MS)
@@ -217,7 +221,7 @@ class Daemon:
         """Look for decisions, near deadlines and the state of the line, again and again."""
         while True:
             self._reconcile()
-            for here in self._studies.values():
+            for here in tuple(self._studies.values()):
                 if here.session is not None and await in_thread(here.session.leave_closed_epoch):
                     here.acted_on = None  # answer anew: `not taking part`
             await self._tell_deadlines()
@@ -258,15 +262,26 @@ class Daemon:
                 here.line.here = "waits for a decision" if decision is None else "declined"
                 await self._answer_once(here)
                 return
-            while not await self._answer_once(here):
+            while not await self._tried(here):
                 self._write()
                 await asyncio.sleep(self._rhythm.reconsider)
         except LineError as error:
             self._fault = error
             self._done.set()
         except CohortsumError as error:
+            here.line.reason = error.message
+            log.error("study.failed", study=here.line.name, sentence=error.message)
+
+    async def _tried(self, here: Here) -> bool:
+        """Answer a study as `_answer_once`; a failure is noted, and tried again like a reason to stay out."""
+        try:
+            return await self._answer_once(here)
+        except LineError:
+            raise
+        except CohortsumError as error:
             here.line.here, here.line.reason = "failed", error.message
             log.error("study.failed", study=here.line.name, sentence=error.message)
+            return False
 
     async def _answer_once(self, here: Here) -> bool:
         """Answer a study and follow it to its end; return False where the site stays out and may reconsider.
@@ -311,7 +326,7 @@ class Daemon:
 
     async def _tell_deadlines(self) -> None:
         now = datetime.now(UTC)
-        for here in self._studies.values():
+        for here in tuple(self._studies.values()):
             until = here.asked.plan.study.enrol.until
             waits = here.line.here == "waits for a decision" and here.line.state == "enrolling"
             if waits and until is not None and now < until < now + NEAR:
