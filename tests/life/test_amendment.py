@@ -76,6 +76,8 @@ def test_only_the_new_outcome_is_opened_and_old_rows_are_byte_identical(tmp_path
         assert old == [row for row in new if not row.startswith("thin,")]
         assert len(new) > len(old)
         assert first.sites == second.sites
+        assert first.round.builds_on_version is None
+        assert second.round.builds_on_version == 1
         check_pooled(first, range(5))
         study, _ = town.signed(study_of("grows", 2, MORE))
         (opening,) = openings(town, study)
@@ -97,6 +99,7 @@ def test_the_difference_is_one_line() -> None:
 def test_with_other_sites_everything_is_opened_anew(tmp_path: Path) -> None:
     async def story(town: Town) -> None:
         _, second = await two_versions(town, MORE, range(4))
+        assert second.round.builds_on_version is None
         assert second.sites.survivors == tuple(f"site{index}" for index in range(4))
         assert people(second) == people_of(range(4))
 

@@ -89,6 +89,14 @@ def test_the_document_says_what_it_answers_to() -> None:
         assert words in line
 
 
+def test_sums_of_an_earlier_version_are_named() -> None:
+    assert "unchanged sums" not in provenance(document())
+    assert b"builds_on_version" not in to_json(document())
+    data = replaced(("round", "builds_on_version"), 2)
+    assert from_json(data).round.builds_on_version == 2
+    assert "unchanged sums from version 2" in provenance(from_json(data))
+
+
 @pytest.mark.parametrize(
     "path",
     [

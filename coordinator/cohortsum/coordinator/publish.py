@@ -38,9 +38,24 @@ MOST_IN_A_PLOT = 150
 
 
 def result_document(
-    plan: StudyPlan, roster: Roster, key: RoundKey, opened: Opened, sums: Mapping[str, Integers]
+    plan: StudyPlan,
+    roster: Roster,
+    key: RoundKey,
+    opened: Opened,
+    sums: Mapping[str, Integers],
+    *,
+    builds_on: int | None = None,
 ) -> ResultDocument:
-    """Return the typed document of an opened round, from the ``sums`` of all its blocks."""
+    """Return the typed document of an opened round.
+
+    Args:
+        plan: of the study.
+        roster: in force when the round opened.
+        key: of the round.
+        opened: how it ended.
+        sums: of all blocks of the study, also of those that an earlier version opened.
+        builds_on: number of that earlier version, None where the round opened every block.
+    """
     names = {index: str(site) for site, index in roster.sites.items()}
     took_part = sorted(names[index] for index in opened.advertised)
     survivors = sorted(names[index] for index in opened.survivors)
@@ -57,7 +72,7 @@ def result_document(
             fingerprint=study.fingerprint,
         ),
         roster=RosterIdentity(version=roster.version, digest=roster.digest.hex()),
-        round=RoundIdentity(id=key.round_id.hex(), attempt=key.attempt),
+        round=RoundIdentity(id=key.round_id.hex(), attempt=key.attempt, builds_on_version=builds_on),
         epoch=study.epoch,
         profile="open_data",
         waivers=(),

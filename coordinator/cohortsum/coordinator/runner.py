@@ -266,10 +266,12 @@ class StudyRunner:
             self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
             self._log.info("round.aborted", reason=ended.reason, attempt=number, closed=ended.closed)
             return Outcome(None, ended.reason), binding
-        sums = by_block(ended.blocks, ended.values)
+        sums, builds_on = by_block(ended.blocks, ended.values), None
         if earlier is not None:
             sums = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums} | sums
-        document = result_document(self.plan, attempt.machine.setup.roster, attempt.key, ended, sums)
+            builds_on = earlier.version
+        roster = attempt.machine.setup.roster
+        document = result_document(self.plan, roster, attempt.key, ended, sums, builds_on=builds_on)
         self._record.released(attempt.context, ended.survivors, document, sums)
         await asyncio.to_thread(write_release, self._results, document)
         self._log.info("round.opened", sites=len(ended.survivors), attempt=number)

@@ -55,10 +55,15 @@ class RosterIdentity(_Model):
 
 
 class RoundIdentity(_Model):
-    """Which round, and which attempt at it, opened the sums."""
+    """Which round, and which attempt at it, opened the sums.
+
+    Where the version builds on an earlier one, that version's round opened the blocks that did not change, over the same
+    survivors.
+    """
 
     id: Name
     attempt: PositiveInt
+    builds_on_version: PositiveInt | None = None
 
 
 class Release(_Model):
@@ -169,7 +174,7 @@ class ResultDocument(_Model):
 
 def to_json(document: ResultDocument) -> bytes:
     """Return the document as UTF-8 JSON with LF line ends; equal documents give equal bytes."""
-    return document.model_dump_json(by_alias=True, indent=1).encode() + b"\n"
+    return document.model_dump_json(by_alias=True, exclude_none=True, indent=1).encode() + b"\n"
 
 
 def from_json(data: bytes) -> ResultDocument:
@@ -192,11 +197,12 @@ def from_json(data: bytes) -> ResultDocument:
 
 def provenance(document: ResultDocument) -> str:
     """Return in one line what a reader must know before quoting a number: for footnotes and terminals."""
-    study = document.study
+    study, built_on = document.study, document.round.builds_on_version
     return "; ".join(
         (
             f"study {study.id}, version {study.version}, fingerprint {study.fingerprint}",
-            f"round {document.round.id}, epoch {document.epoch}",
+            f"round {document.round.id}, epoch {document.epoch}"
+            + (f", unchanged sums from version {built_on}" if built_on else ""),
             f"profile {document.profile}",
             f"noise {document.noise}",
             f"{document.release.state}, {document.release.checker}",
