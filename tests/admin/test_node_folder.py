@@ -175,9 +175,9 @@ def test_a_snapshot_changes_one_word_of_node_yaml(mapped: Path) -> None:
     assert "rows    2 in table clinic (stays here)" in screen.out
     ledger = Ledger(mapped / "ledger.db")
     try:
-        ledger.bind_epoch("2026-11", content_digest(config))
+        ledger.epochs.bind("2026-11", content_digest(config))
         with pytest.raises(PolicyError, match="epoch 2026-11"):
-            ledger.bind_epoch("2026-11", bytes(32))
+            ledger.epochs.bind("2026-11", bytes(32))
     finally:
         ledger.close()
 

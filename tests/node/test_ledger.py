@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from cohortsum.crypto.errors import PolicyError, StoreError
+from cohortsum.node.epochs import Epochs
 from cohortsum.node.ledger import Ledger
+from cohortsum.node.ledger_file import LedgerFile
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.effects import (
     Answered,
@@ -138,27 +140,27 @@ def test_signed_survivors_bind_every_later_attempt_of_that_study_only(path: Path
 
 def test_an_epoch_is_bound_to_one_content(path: Path) -> None:
     ledger = Ledger(path)
-    ledger.bind_epoch("2026-11", b"1" * 32)
-    ledger.bind_epoch("2026-11", b"1" * 32)
-    ledger.bind_epoch("2026-12", b"2" * 32)
+    ledger.epochs.bind("2026-11", b"1" * 32)
+    ledger.epochs.bind("2026-11", b"1" * 32)
+    ledger.epochs.bind("2026-12", b"2" * 32)
     ledger.close()
     again = Ledger(path)
     with pytest.raises(PolicyError, match="epoch 2026-11"):
-        again.bind_epoch("2026-11", b"2" * 32)
-    again.bind_epoch("2026-11", b"1" * 32)
+        again.epochs.bind("2026-11", b"2" * 32)
+    again.epochs.bind("2026-11", b"1" * 32)
     again.close()
 
 
 def test_versions_of_a_study_only_grow(path: Path) -> None:
     ledger = Ledger(path)
     for version in (2, 2, 3):
-        ledger.bind_version("asd", version)
-    ledger.bind_version("other", 1)
+        ledger.epochs.bind_version("asd", version)
+    ledger.epochs.bind_version("other", 1)
     ledger.close()
     again = Ledger(path)
     with pytest.raises(PolicyError, match="older"):
-        again.bind_version("asd", 2)
-    again.bind_version("asd", 3)
+        again.epochs.bind_version("asd", 2)
+    again.epochs.bind_version("asd", 3)
     again.close()
 
 
@@ -188,3 +190,24 @@ def test_a_ledger_that_was_closed_takes_nothing(path: Path) -> None:
     ledger.close()
     with pytest.raises(StoreError):
         ledger.write(STUDY, spent(CONTEXT, b"1" * 32))
+
+
+def test_a_transaction_inside_another_is_a_part_of_it(path: Path) -> None:
+    file = LedgerFile(path)
+    epochs = Epochs(file)
+
+    def rebuilt() -> None:
+        with file.transaction():
+            epochs.close("2026-11")
+            epochs.bind_version("asd", 2)
+            raise StoreError("the machine died here")
+
+    with pytest.raises(StoreError, match="died here"):
+        rebuilt()
+    assert not epochs.knows("2026-11")
+    assert epochs.seen_version("asd") is None
+    epochs.close("2026-11")
+    file.close()
+    again = LedgerFile(path)
+    assert Epochs(again).closed("2026-11") is not None
+    again.close()

@@ -44,7 +44,7 @@ def test_a_study_that_may_run_passes_every_rule_but_the_decision(tmp_path: Path)
     assert set(found.values()) == {Severity.OK}
     assert held.people == people_at(SITE)
     ledger = Ledger(folder / "ledger.db")
-    assert (ledger.counter(), ledger.seen_version("one")) == (0, None)
+    assert (ledger.counter(), ledger.epochs.seen_version("one")) == (0, None)
     ledger.close()
     assert not (folder / "studies").exists()
 

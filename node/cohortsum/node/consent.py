@@ -33,7 +33,7 @@ def withdraw_consent(folder: Path, ids: Iterable[str]) -> tuple[str, int]:
     if not wanted:
         raise ConfigurationError("no person id is given; expected one per line")
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        ledger.close_epoch(config.epoch)
+        ledger.epochs.close(config.epoch)
         ledger.add_withdrawn(PeopleSet.of(wanted, ledger.people_key().reveal()).codes)
     held: list[str] = []
     with contextlib.suppress(FileNotFoundError):

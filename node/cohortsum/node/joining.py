@@ -147,13 +147,13 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         raise PolicyError(
             f"study {study.study} is about epoch {study.epoch}; this site's snapshot is {site.epoch}"
         )
-    site.ledger.bind_version(study.study, study.version)
+    site.ledger.epochs.bind_version(study.study, study.version)
     floors = floors_for(study, site.policy)
     cohort = plan.cohort
     needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
     tables = open_tables(site.tables, needs, site.scratch)
     try:
-        site.ledger.bind_epoch(site.epoch, tables.digest)
+        site.ledger.epochs.bind(site.epoch, tables.digest)
         for line in tables.report:
             log.info("data.report", site=site.signer.identity.id, study=study.study, line=line)
         number, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)

@@ -1,8 +1,7 @@
 """What this site has done in rounds, on disk before anything that follows from it leaves.
 
-One SQLite file with a write-ahead log and full synchronisation. A context is spent once, a survivor set is signed once per
-context and binds every retry of its study, an answer is given once per part. Rows hold digests and roster indices; no
-share, seed, mask or value is ever written.
+A context is spent once, a survivor set is signed once per context and binds every retry of its study, an answer is given
+once per part. Rows hold digests and roster indices; no share, seed, mask or value is ever written.
 
 A ledger that was set back to an older copy has forgotten what left the site. Whoever holds messages that the site signed and
 the ledger does not know proves it: the ledger is then marked, and answers nothing until it is rebuilt (`recovery`).
@@ -10,16 +9,15 @@ the ledger does not know proves it: the ledger is then marked, and answers nothi
 
 import json
 import secrets
-import sqlite3
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from cohortsum.crypto.errors import PolicyError, StoreError
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.epochs import REBUILT, Epochs
+from cohortsum.node.ledger_file import LedgerFile, now
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
@@ -34,70 +32,6 @@ from cohortsum.protocol.ledger import History, NamedRound, PeopleSet, Status, St
 from cohortsum.protocol.ledger.history import Closed, Named, Unresolved
 from cohortsum.protocol.proof import ProvenRound
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS rounds (
-    context BLOB PRIMARY KEY,
-    study BLOB NOT NULL,
-    round_id BLOB NOT NULL,
-    iteration INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    seen TEXT NOT NULL,
-    UNIQUE (round_id, iteration, attempt)
-) STRICT;
-CREATE TABLE IF NOT EXISTS epochs (
-    epoch TEXT PRIMARY KEY,
-    digest BLOB NOT NULL,
-    since TEXT NOT NULL,
-    closed TEXT,
-    why TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE TABLE IF NOT EXISTS studies (
-    name TEXT PRIMARY KEY,
-    version INTEGER NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS named (
-    context BLOB PRIMARY KEY REFERENCES rounds (context),
-    survivors TEXT NOT NULL,
-    signatures TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS writes (
-    context BLOB PRIMARY KEY REFERENCES rounds (context),
-    h1 BLOB NOT NULL,
-    h2 BLOB NOT NULL,
-    advertisers TEXT NOT NULL,
-    delivered TEXT NOT NULL,
-    people TEXT NOT NULL,
-    closed TEXT
-) STRICT;
-CREATE TABLE IF NOT EXISTS people_sets (
-    name TEXT PRIMARY KEY,
-    codes BLOB NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS withdrawn (
-    code BLOB PRIMARY KEY
-) STRICT;
-CREATE TABLE IF NOT EXISTS peers (
-    site INTEGER PRIMARY KEY,
-    counter INTEGER NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS facts (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS deeds (
-    context BLOB NOT NULL REFERENCES rounds (context),
-    deed TEXT NOT NULL,
-    digest BLOB NOT NULL,
-    survivors TEXT NOT NULL DEFAULT '',
-    at TEXT NOT NULL,
-    PRIMARY KEY (context, deed)
-) STRICT;
-"""
-
-
-WITHDRAWN = "consent was withdrawn"
-REBUILT = "the ledger was rebuilt and does not know any more which data it stood for"
-
 ProvenDeed = tuple[ProvenRound, bytes, str, int, Mapping[str, PeopleSet] | None]
 """What a transcript proves, with digest, id and version of its study, and whose rows had entered; None: not known any more."""
 
@@ -107,19 +41,15 @@ class Ledger:
 
     Args:
         path: the SQLite file; made if need be. None keeps it in memory, for simulations in one process.
+
+    Attributes:
+        epochs: which data each epoch label stands for, and the study versions seen.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._lock = threading.RLock()  # every study of the node has a thread of its own
-        with self._errors():
-            self._database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
-            try:
-                for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-                    self._database.execute(f"PRAGMA {pragma}")
-                self._database.executescript(SCHEMA)
-            except sqlite3.Error:
-                self._database.close()
-                raise
+        self._file = LedgerFile(path)
+        self._database = self._file.database
+        self.epochs = Epochs(self._file)
 
     def write(
         self,
@@ -136,12 +66,12 @@ class Ledger:
             people: with a spent context, the people sets that entered it, by name; none where no rule is about people.
             status: with the first spent context, what this site is from then on.
         """
-        with self._errors(), self._database:
+        with self._file.transaction():
             match record:
                 case RoundSeen(context, key):
                     self._database.execute(
                         "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
-                        (context, study, key.round_id, key.iteration, key.attempt, _now()),
+                        (context, study, key.round_id, key.iteration, key.attempt, now()),
                     )
                 case PeersSeen(_, counters):
                     self._database.executemany(
@@ -163,56 +93,9 @@ class Ledger:
                 case SetOpened(context, result):
                     self._deed(context, "opened", result)
 
-    def bind_epoch(self, epoch: str, digest: bytes) -> None:
-        """Tie an epoch label to the content of the tables for good; raises PolicyError if it is tied to another."""
-        with self._errors(), self._database:
-            self._database.execute(
-                "INSERT OR IGNORE INTO epochs (epoch, digest, since) VALUES (?, ?, ?)",
-                (epoch, digest, _now()),
-            )
-            held, closed, why = self._database.execute(
-                "SELECT digest, closed, why FROM epochs WHERE epoch = ?", (epoch,)
-            ).fetchone()
-        if closed is not None:
-            raise PolicyError(closed_epoch(epoch, datetime.fromisoformat(closed), why))
-        if held != digest:
-            raise PolicyError(
-                f"the tables are not those that epoch {epoch} was first used with; "
-                "give the new content an epoch label of its own in node.yaml"
-            )
-
-    def close_epoch(self, epoch: str, why: str = WITHDRAWN) -> None:
-        """Close an epoch for good; nothing about its people is answered any more."""
-        with self._errors(), self._database:
-            self._close_epoch(epoch, why)
-
-    def closed(self, epoch: str) -> tuple[datetime, str] | None:
-        """Return when and why an epoch was closed, or None where it is open or unknown."""
-        query = "SELECT closed, why FROM epochs WHERE epoch = ? AND closed IS NOT NULL"
-        with self._errors():
-            row = self._database.execute(query, (epoch,)).fetchone()
-        return None if row is None else (datetime.fromisoformat(row[0]), str(row[1]))
-
-    def seen_version(self, study: str) -> int | None:
-        """Return the newest version of a study that this site has seen, or None."""
-        with self._errors():
-            row = self._database.execute("SELECT version FROM studies WHERE name = ?", (study,)).fetchone()
-        return None if row is None else int(row[0])
-
-    def bind_version(self, study: str, version: int) -> None:
-        """Note a study's version; raises PolicyError for one older than this site has seen."""
-        with self._errors(), self._database:
-            row = self._database.execute("SELECT version FROM studies WHERE name = ?", (study,)).fetchone()
-            if row is None or row[0] < version:
-                self._database.execute("INSERT OR REPLACE INTO studies VALUES (?, ?)", (study, version))
-        if row is not None and row[0] > version:
-            raise PolicyError(
-                f"study {study}: version {version} is older than version {row[0]}, which this site has seen"
-            )
-
     def seen_rounds(self) -> frozenset[tuple[bytes, int, int]]:
         """Return (round id, iteration, attempt) of every round this site took part in."""
-        with self._errors():
+        with self._file.reading():
             return frozenset(self._database.execute("SELECT round_id, iteration, attempt FROM rounds"))
 
     def signed_survivors(self, study: bytes) -> tuple[int, ...] | None:
@@ -223,7 +106,7 @@ class Ledger:
                 AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
             ORDER BY rounds.attempt LIMIT 1
         """
-        with self._errors():
+        with self._file.reading():
             row = self._database.execute(query, (study,)).fetchone()
         return None if row is None else tuple(int(index) for index in str(row[0]).split(","))
 
@@ -233,7 +116,7 @@ class Ledger:
             SELECT context, rounds.study, survivors FROM deeds JOIN rounds USING (context)
             WHERE deed = 'signed' AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
         """
-        with self._errors():
+        with self._file.reading():
             rows = self._database.execute(query).fetchall()
         return tuple(
             (context, study, tuple(map(int, str(survivors).split(",")))) for context, study, survivors in rows
@@ -242,21 +125,21 @@ class Ledger:
     @contextmanager
     def alone(self) -> Generator[None]:
         """Keep the other studies of this node out: what is read inside still holds when something is written inside."""
-        with self._lock:
+        with self._file.alone():
             yield
 
     def people_key(self) -> SecretBytes:
         """Return the key of this site's codes for people, drawn once; it never leaves the ledger's file."""
-        held = self._fact("people key")
+        held = self._file.fact("people key")
         if held is None:
             held = secrets.token_hex(32)
-            with self._errors(), self._database:
+            with self._file.transaction():
                 self._database.execute("INSERT INTO facts VALUES ('people key', ?)", (held,))
         return SecretBytes(bytes.fromhex(held), "people key")
 
     def add_withdrawn(self, codes: frozenset[bytes]) -> None:
         """Note that these people withdrew consent: no set with one of them is answered for."""
-        with self._errors(), self._database:
+        with self._file.transaction():
             self._database.executemany(
                 "INSERT OR IGNORE INTO withdrawn VALUES (?)", [(code,) for code in codes]
             )
@@ -268,13 +151,13 @@ class Ledger:
                 named.survivors, named.signatures
             FROM writes JOIN rounds USING (context) LEFT JOIN named USING (context) ORDER BY writes.rowid
         """
-        with self._errors():
+        with self._file.reading():
             rows = self._database.execute(query).fetchall()
             stored = dict(self._database.execute("SELECT name, codes FROM people_sets").fetchall())
             withdrawn = frozenset(code for (code,) in self._database.execute("SELECT code FROM withdrawn"))
         sets = {name: PeopleSet.from_data(codes.hex()) for name, codes in stored.items()}
         writes = tuple(stored_write(row, sets) for row in rows)
-        held = self._fact("status")
+        held = self._file.fact("status")
         return History(
             site,
             None if held is None else Status(held),
@@ -286,13 +169,13 @@ class Ledger:
 
     def counter(self) -> int:
         """Return how many masked inputs this site has made."""
-        with self._errors():
+        with self._file.reading():
             (number,) = self._database.execute("SELECT count(*) FROM deeds WHERE deed = 'spent'").fetchone()
         return int(number)
 
     def peers(self) -> dict[int, int]:
         """Return the highest counter seen of every other site, by roster index."""
-        with self._errors():
+        with self._file.reading():
             return dict(self._database.execute("SELECT site, counter FROM peers").fetchall())
 
     def has_spent(self, context: bytes) -> bool:
@@ -302,13 +185,13 @@ class Ledger:
     def write_of(self, context: bytes) -> tuple[frozenset[int], bytes] | None:
         """Return U1 and the study's digest of a masked input, or None where there was none."""
         query = "SELECT advertisers, rounds.study FROM writes JOIN rounds USING (context) WHERE context = ?"
-        with self._errors():
+        with self._file.reading():
             row = self._database.execute(query, (context,)).fetchone()
         return None if row is None else (frozenset(json.loads(row[0])), row[1])
 
     def status(self) -> Status | None:
         """Return what this site has been since its first masked input; None before it."""
-        held = self._fact("status")
+        held = self._file.fact("status")
         return None if held is None else Status(held)
 
     def named_of(self, study: bytes) -> dict[bytes, tuple[int, ...]]:
@@ -317,7 +200,7 @@ class Ledger:
             SELECT context, named.survivors FROM named JOIN rounds USING (context)
             WHERE study = ? AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
         """
-        with self._errors():
+        with self._file.reading():
             rows = self._database.execute(query, (study,)).fetchall()
         return {context: tuple(map(int, str(survivors).split(","))) for context, survivors in rows}
 
@@ -326,34 +209,34 @@ class Ledger:
         query = (
             "SELECT context FROM writes WHERE closed IS NULL AND context NOT IN (SELECT context FROM named)"
         )
-        with self._errors():
+        with self._file.reading():
             return tuple(context for (context,) in self._database.execute(query))
 
     def name(self, proven: ProvenRound) -> None:
         """Note the survivors that a transcript proves."""
-        with self._errors(), self._database:
+        with self._file.transaction():
             self._name(proven.context, proven.survivors, proven.signatures)
 
     def close_write(self, context: bytes) -> None:
         """Note that an attempt is closed: its masked input counts as not made, and its survivors bind nobody."""
-        with self._errors(), self._database:
+        with self._file.transaction():
             self._database.execute(
-                "UPDATE writes SET closed = ? WHERE context = ? AND closed IS NULL", (_now(), context)
+                "UPDATE writes SET closed = ? WHERE context = ? AND closed IS NULL", (now(), context)
             )
 
     def mark_restored(self) -> None:
         """Note that this ledger lacks what the site has done: nothing is answered until it is rebuilt."""
-        with self._errors(), self._database:
-            self._database.execute("INSERT OR REPLACE INTO facts VALUES ('restored', ?)", (_now(),))
+        with self._file.transaction():
+            self._database.execute("INSERT OR REPLACE INTO facts VALUES ('restored', ?)", (now(),))
 
     def restored_since(self) -> datetime | None:
         """Return when this ledger was found to be an older copy (UTC), or None."""
-        value = self._fact("restored")
+        value = self._file.fact("restored")
         return None if value is None else datetime.fromisoformat(value)
 
     def incarnation(self) -> int:
         """Return how often this ledger was rebuilt."""
-        return int(self._fact("incarnation") or 0)
+        return int(self._file.fact("incarnation") or 0)
 
     def rebuild(self, rounds: Sequence["ProvenDeed"], unknown_epochs: Sequence[str]) -> None:
         """Add everything that transcripts prove and this ledger lacks, and lift the mark; never takes anything away.
@@ -364,33 +247,23 @@ class Ledger:
             rounds: what is proven, in any order.
             unknown_epochs: labels whose content is not known any more; they are closed.
         """
-        with self._errors(), self._database:
+        with self._file.transaction():
             for proven, study, name, version, people in rounds:
                 self._rebuild_one(proven, study, people)
-                self._database.execute(
-                    "INSERT INTO studies VALUES (?, ?) ON CONFLICT (name) "
-                    "DO UPDATE SET version = max(version, excluded.version)",
-                    (name, version),
-                )
+                self.epochs.note_version(name, version)
             for epoch in unknown_epochs:
-                self._close_epoch(epoch, REBUILT)
+                self.epochs.close(epoch, REBUILT)
             number = self.incarnation() + 1
             self._database.execute("INSERT OR REPLACE INTO facts VALUES ('incarnation', ?)", (str(number),))
             self._database.execute("DELETE FROM facts WHERE name = 'restored'")
 
     def knows_all_people(self) -> bool:
         """Return whether the people of every masked input are known; after a rebuild they may not be."""
-        return self._fact("people unknown") is None
-
-    def knows_epoch(self, epoch: str) -> bool:
-        """Return whether an epoch label is tied to content, or closed."""
-        with self._errors():
-            row = self._database.execute("SELECT 1 FROM epochs WHERE epoch = ?", (epoch,)).fetchone()
-        return row is not None
+        return self._file.fact("people unknown") is None
 
     def deeds(self, context: bytes) -> tuple[str, ...]:
         """Return what was recorded for a context, in order of time."""
-        with self._errors():
+        with self._file.reading():
             rows = self._database.execute(
                 "SELECT deed FROM deeds WHERE context = ? ORDER BY rowid", (context,)
             ).fetchall()
@@ -398,26 +271,13 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
-
-    def _fact(self, name: str) -> str | None:
-        with self._errors():
-            row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def _close_epoch(self, epoch: str, why: str) -> None:
-        self._database.execute(
-            "INSERT OR IGNORE INTO epochs (epoch, digest, since) VALUES (?, x'', ?)", (epoch, _now())
-        )
-        self._database.execute(
-            "UPDATE epochs SET closed = ?, why = ? WHERE epoch = ? AND closed IS NULL", (_now(), why, epoch)
-        )
+        self._file.close()
 
     def _rebuild_one(self, proven: ProvenRound, study: bytes, people: Mapping[str, PeopleSet] | None) -> None:
         key, context = proven.key, proven.context
         self._database.execute(
             "INSERT OR IGNORE INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
-            (context, study, key.round_id, key.iteration, key.attempt, _now()),
+            (context, study, key.round_id, key.iteration, key.attempt, now()),
         )
         held = {
             deed for (deed,) in self._database.execute("SELECT deed FROM deeds WHERE context = ?", (context,))
@@ -428,7 +288,7 @@ class Ledger:
             spent = ContextSpent(context, proven.masked, proven.h1, proven.h2, advertisers, proven.delivered)
             self._spend(spent, people or {})
             if people is None:
-                self._database.execute("INSERT OR REPLACE INTO facts VALUES ('people unknown', ?)", (_now(),))
+                self._database.execute("INSERT OR REPLACE INTO facts VALUES ('people unknown', ?)", (now(),))
         if proven.signed and "signed" not in held:
             self._deed(context, "signed", proven.statement, ",".join(map(str, proven.survivors)))
         if proven.signatures:
@@ -465,22 +325,8 @@ class Ledger:
 
     def _deed(self, context: bytes, deed: str, digest: bytes, survivors: str = "") -> None:
         self._database.execute(
-            "INSERT INTO deeds VALUES (?, ?, ?, ?, ?)", (context, deed, digest, survivors, _now())
+            "INSERT INTO deeds VALUES (?, ?, ?, ?, ?)", (context, deed, digest, survivors, now())
         )
-
-    @contextmanager
-    def _errors(self) -> Generator[None]:
-        try:
-            with self._lock:
-                yield
-        except sqlite3.IntegrityError as error:
-            raise StoreError(
-                "the ledger holds an earlier, different record of this; the site stops the round"
-            ) from error
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"the ledger refuses a write ({type(error).__name__}); check disk space and rights"
-            ) from error
 
 
 Row = tuple[bytes, bytes, bytes, str, str, str, str | None, bytes, int, int, str | None, str | None]
@@ -513,15 +359,3 @@ def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
     return Write(
         context, step, h1, h2, members, frozenset(json.loads(delivered)), held, noised=False, fate=fate
     )
-
-
-def closed_epoch(epoch: str, since: datetime, why: str) -> str:
-    """Return the sentence about a closed epoch, with date and cure."""
-    return (
-        f"epoch {epoch} was closed on {since.date()} because {why}; make a snapshot with a new label, and ask the "
-        "statistician for a version that names it"
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

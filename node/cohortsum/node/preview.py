@@ -20,9 +20,10 @@ from cohortsum.crypto.errors import CohortsumError, PolicyError
 from cohortsum.node.config import NodeConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
+from cohortsum.node.epochs import closed_epoch
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
 from cohortsum.node.joining import LATEST
-from cohortsum.node.ledger import Ledger, closed_epoch
+from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
@@ -198,8 +199,8 @@ def _decision(decision: Decision | None) -> Finding:
 
 def _versions(folder: Path, study: FrozenStudy) -> Finding:
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        seen = ledger.seen_version(study.study)
-        closed = ledger.closed(study.epoch)
+        seen = ledger.epochs.seen_version(study.study)
+        closed = ledger.epochs.closed(study.epoch)
         restored = ledger.restored_since()
     if restored is not None:
         return failure(

@@ -104,12 +104,12 @@ async def rebuild(folder: Path, caller: Caller, signer: Signer) -> Rebuilt:
 
 def _known(folder: Path, ledger: Ledger, epoch: str) -> bool:
     """Return whether a label's content is known; a snapshot's record ties it again."""
-    if ledger.knows_epoch(epoch):
+    if ledger.epochs.knows(epoch):
         return True
     digest = held_snapshot(folder, epoch)
     if digest is None:
         return False
-    ledger.bind_epoch(epoch, digest)
+    ledger.epochs.bind(epoch, digest)
     return True
 
 

@@ -22,9 +22,9 @@ from cohortsum.crypto.errors import (
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.epochs import closed_epoch
 from cohortsum.node.failpoints import reach
 from cohortsum.node.joining import Joined, Site, history_of, in_force, join
-from cohortsum.node.ledger import closed_epoch
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
@@ -113,7 +113,7 @@ class StudySession:
             if self._joined is None:
                 return False
             epoch = self._joined.plan.study.epoch
-            closed = self._site.ledger.closed(epoch)
+            closed = self._site.ledger.epochs.closed(epoch)
             if closed is None:
                 return False
             if self.reason != (reason := closed_epoch(epoch, *closed)):

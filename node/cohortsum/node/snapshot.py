@@ -65,7 +65,7 @@ def take_snapshot(folder: Path, epoch: str) -> Snapshot:
         raise DataError("the tables changed while they were read; try again when nothing writes to them")
     ledger = Ledger(folder / "ledger.db")
     try:
-        ledger.bind_epoch(epoch, digest)
+        ledger.epochs.bind(epoch, digest)
     finally:
         ledger.close()
     home = folder / SNAPSHOTS

@@ -108,7 +108,7 @@ def _epoch(folder: Path) -> Finding:
     try:
         epoch = load_node_config(folder / "node.yaml").epoch
         with closing(Ledger(folder / "ledger.db")) as ledger:
-            closed, restored = ledger.closed(epoch), ledger.restored_since()
+            closed, restored = ledger.epochs.closed(epoch), ledger.restored_since()
     except CohortsumError as error:
         return from_error("epoch", error.message)
     if restored is not None:
