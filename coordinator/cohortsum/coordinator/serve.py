@@ -1,7 +1,8 @@
 """The coordinator as a process: ``python -m cohortsum.coordinator.serve CONFIG``.
 
 Reads its settings, verifies rosters, takes up every study that is not over, listens with TLS 1.3 and client certificates, and
-serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it: 0 with a result, 3 without one.
+serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it, 0 with a result, 3 without one, or before it
+where it is told to (3).
 Exit code 2: bad settings. One JSON line per event goes to standard output.
 """
 
@@ -11,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,10 @@ from cohortsum.crypto.signing import IdentityKey
 
 if TYPE_CHECKING:
     from cohortsum.coordinator.hub import Hub
+    from cohortsum.study.definition.signing import SignedStudy
+
+WITHOUT_RESULT = 3
+"""Exit code where the one study ended without a result, or was not waited for."""
 
 LOOK_AROUND_S = 2.0
 """How often a running coordinator looks for new rosters and denials."""
@@ -72,15 +77,33 @@ async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | Non
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with _listening(config, folder) as hub:
         if signed is not None:
-            outcome = await hub.ended(await hub.submit(signed))
-            await asyncio.sleep(config.grace_s)
-            return 0 if outcome.document is not None else 3
+            code = await _before(stopping, _one_study(hub, signed, config.grace_s))
+            if code is not None:
+                return code
         while not stopping.is_set():
             await hub.exclude_denied()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), LOOK_AROUND_S)
     log.info("coordinator.ended", reason="asked to")
-    return 0
+    return 0 if signed is None else WITHOUT_RESULT
+
+
+async def _one_study(hub: "Hub", signed: "SignedStudy", grace_s: float) -> int:
+    """Take in a study and return the exit code once it ended and its sites heard of it."""
+    outcome = await hub.ended(await hub.submit(signed))
+    await asyncio.sleep(grace_s)
+    return 0 if outcome.document is not None else WITHOUT_RESULT
+
+
+async def _before(stopping: asyncio.Event, work: Coroutine[None, None, int]) -> int | None:
+    """Return what ``work`` returns, or None where the program is asked to end first."""
+    doing, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((doing, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if doing.done():
+        return doing.result()
+    doing.cancel()
+    return None
 
 
 @asynccontextmanager
