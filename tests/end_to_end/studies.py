@@ -59,6 +59,7 @@ cohort: {{epoch: 2026-11}}
 analyses:
   ages: {{kind: summary, variables: [age], by: [asd]}}
   age_bins: {{kind: histogram, variables: [age], bins: {{from: 5, to: 65, count: 12}}}}
+  boys: {{kind: crosstab, factors: [asd, sex]}}
   thickness:
     kind: regression
     outcomes: ["lh_*_thickness", "rh_*_thickness"]

@@ -7,6 +7,7 @@ repository are looked for beside it, and the tests that need them are skipped wh
 import csv
 import json
 import math
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,13 @@ def test_impac_over_34_processes_equals_the_pooled_truth(tmp_path: Path) -> None
         for column, key in (("d", "d"), ("d_se", "se"), ("d_low", "lo"), ("d_high", "hi")):
             assert float(row[column]) == pytest.approx(effect[key], rel=1e-6, abs=1e-9)
     assert worst < 1e-6
-    # all three analyses came out of one round
-    assert {block.analysis for block in document.tables} == {"ages", "age_bins", "thickness"}
+    # all analyses came out of one round
+    analyses = {"ages", "age_bins", "boys", "boys.association", "thickness"}
+    assert {block.analysis for block in document.tables} == analyses
+    with (DATA / "impac_asd.csv").open(newline="") as file:
+        cells = Counter((person["asd"], person["sex"]) for person in csv.DictReader(file))
+    for (asd, sex), row in rows(run.folder, "boys", "asd", "sex").items():
+        assert int(row["count"]) == cells[str(int(asd == "autism")), "M" if sex == "male" else "F"]
     ages = rows(run.folder, "ages", "asd")
     describe = truth("impac_asd")["describe"]["age"]
     total = sum(int(row["n"]) * float(row["mean"]) for row in ages.values())

@@ -30,7 +30,7 @@ from tests.study.definitions import (
         ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
         ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
         ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
-        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, regression"),
+        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, crosstab, regression"),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
         ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),
@@ -88,6 +88,10 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: histogram, variables: [iq], edges: [1, 3, 2]}", "", "increase"),
         ("{kind: histogram, variables: [iq], bins: {from: 2, to: 1, count: 3}}", "", "increase"),
         ("{kind: histogram, variables: [iq], bins: {frm: 2, to: 1, count: 3}}", "bins.frm", "'from'"),
+        ("{kind: crosstab, factors: []}", "factors", "at least 1"),
+        ("{kind: crosstab, factors: [dx, dx, dx, dx]}", "factors", "at most 3"),
+        ("{kind: crosstab, factors: [dx, age]}", "factors[1]", "made by factors"),
+        ("{kind: crosstab, factors: [dx, dx]}", "factors[1]", "twice"),
         ("{kind: regression, outcomes: [iq], terms: [agee]}", "terms[0]", "did you mean 'age'?"),
         ("{kind: regression, outcomes: [iq], terms: [age, iq]}", "outcomes", "in a term"),
         ("{kind: regression, outcomes: [iq], terms: [age, age]}", "terms[1]", "twice"),
@@ -195,3 +199,25 @@ def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
         NotInThisVersionError, match=r"^study\.yaml:1[68]: .*(weights|accept_noise): not in this"
     ):
         frozen(small(old, new))
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ("{kind: summary, variables: [iq], by: [n]}", "by[0]: the result table has a column 'n'; rename"),
+        ("{kind: summary, variables: [iq], by: [variable]}", "a column 'variable'; rename"),
+        ("{kind: crosstab, factors: [dx, n]}", "factors[1]: the result table has a column 'n'; rename"),
+        ("{kind: crosstab, factors: [dx, wide, wider]}", "factors: the table has 12000 cells"),
+    ],
+)
+def test_a_result_table_that_could_not_be_written_is_refused_before_anything_runs(
+    entry: str, sentence: str
+) -> None:
+    wide = "".join(
+        f"  {name}: {{levels: [{', '.join(f'l{number}' for number in range(levels))}]}}\n"
+        for name, levels in (("n", 2), ("variable", 2), ("wide", 40), ("wider", 100))
+    )
+    text = with_analysis(entry).replace("  sex:", f"{wide}  sex:", 1)
+    with pytest.raises(StudyFileError) as caught:
+        frozen(text)
+    assert sentence in caught.value.message

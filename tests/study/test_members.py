@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
 from cohortsum.study.statistics.summary import Summary
@@ -36,6 +37,8 @@ STATISTICS: dict[str, Statistic] = {
     "summary of a subgroup": Summary("s", OUTCOMES, (DX,), BITS, older),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (0.0, 2.0, 30.0, 60.0)),
     "histogram of a subgroup": Histogram("h", (AGE,), (10.0, 20.0, 30.0), older),
+    "crosstab": Crosstab("c", (DX, SEX)),
+    "crosstab of a subgroup": Crosstab("c", (SEX, DX), older),
     "within": regression(effect="dx"),
     "none": regression(effect="dx", site_effect="none"),
     "numbers only": regression(terms=("age",), site_effect="none"),
@@ -187,7 +190,7 @@ def test_the_counts_of_a_block_are_those_of_its_sets(statistic: Statistic, seed:
     batch, _ = cohort(seed, people=70)
     counts = {name: int(mask.sum()) for name, mask in statistic.members(batch).items()}
     sent = contribution(statistic, batch, 13)
-    counted = [block for block in statistic.layout() if block.name.endswith("/people")]
+    counted = [b for b in statistic.layout() if b.fraction_bits == 0 and b.per == "person"]
     assert counted
     for block in counted:
         assert sent[block.name].tolist() == [counts[name] for name in block.sets]
@@ -216,6 +219,7 @@ VARIABLES = {"dx": DX, "sex": SEX, "hand": HAND, "age": AGE}
 EXACT: dict[str, Statistic] = {
     "summary": Summary("s", (AGE, OUTCOMES[0]), (DX, SEX), BITS),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (10.0, 20.0, 65.0)),
+    "crosstab": Crosstab("c", (DX, HAND, SEX)),
     "no factor": regression(terms=("age",), site_effect="none", outcomes=OUTCOMES[:2]),
     "three factors": regression(
         terms=("hand", "dx", "sex", "age"), variables=VARIABLES, effect="dx", site_effect="none"

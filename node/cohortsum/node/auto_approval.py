@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from cohortsum.node.config import AutoApproval, PolicyConfig
 from cohortsum.node.decisions import Asked, Decision
 from cohortsum.node.policy import KINDS
-from cohortsum.study.definition import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
+from cohortsum.study.definition import CrosstabSpec, FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
 from cohortsum.study.definition.difference import could_carry_over, difference
 
 
@@ -66,7 +66,7 @@ def describes(entry: AutoApproval, study: FrozenStudy, statistician: str, now: d
 
 
 def outcomes_of(study: FrozenStudy) -> frozenset[str]:
-    """Return the variables whose values a study sums: outcomes of regressions, variables of the other analyses."""
+    """Return the variables whose values a study sums: outcomes, variables, or the factors that are counted."""
     names: set[str] = set()
     for spec in study.analyses.values():
         match spec:
@@ -74,4 +74,6 @@ def outcomes_of(study: FrozenStudy) -> frozenset[str]:
                 names |= set(spec.outcomes)
             case SummarySpec() | HistogramSpec():
                 names |= set(spec.variables)
+            case CrosstabSpec():
+                names |= set(spec.factors)
     return frozenset(names)

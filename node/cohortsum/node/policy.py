@@ -5,9 +5,14 @@ from dataclasses import dataclass
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
 from cohortsum.protocol.ledger import Limits, Status
-from cohortsum.study.definition import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
+from cohortsum.study.definition import CrosstabSpec, FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
 
-KINDS = {SummarySpec: "summary", HistogramSpec: "histogram", RegressionSpec: "regression"}
+KINDS = {
+    SummarySpec: "summary",
+    HistogramSpec: "histogram",
+    CrosstabSpec: "crosstab",
+    RegressionSpec: "regression",
+}
 
 
 @dataclass(frozen=True, slots=True)

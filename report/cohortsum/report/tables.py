@@ -19,6 +19,11 @@ from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se"}),
     "histogram": frozenset({"low", "high", "count", "missing"}),
+    "crosstab": frozenset({"count", "row_percent", "column_percent"}),
+    "association": frozenset(
+        {"n", "chi2", "df", "p", "least_expected"}
+        | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}
+    ),
     "regression": frozenset(
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}

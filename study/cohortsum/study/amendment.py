@@ -55,7 +55,7 @@ def _same_analysis(old: FrozenStudy, new: FrozenStudy, name: str) -> bool:
 def _shared(study: FrozenStudy, name: str) -> set[str]:
     """Return the variables that every block of an analysis depends on."""
     entry, where = _entry(study, name), study.analyses[name].where
-    listed = [text for key in ("terms", "by") for text in cast("list[str]", entry.get(key, []))]
+    listed = [text for key in ("terms", "by", "factors") for text in cast("list[str]", entry.get(key, []))]
     names = {part for text in listed for part in text.split(":")}
     return names if where is None else names | names_in(where)
 

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import DataError
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition.evaluation import evaluate, holds, names_in
-from cohortsum.study.definition.frozen import FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
+from cohortsum.study.definition.frozen import (
+    CrosstabSpec,
+    FrozenStudy,
+    HistogramSpec,
+    RegressionSpec,
+    SummarySpec,
+)
 from cohortsum.study.variables import Number
 
 
@@ -37,6 +43,8 @@ class Cohort:
             match spec:
                 case SummarySpec():
                     used |= set(spec.by)
+                case CrosstabSpec():
+                    used |= set(spec.factors)
                 case RegressionSpec():
                     used |= {name for term in spec.terms for name in term}
                 case HistogramSpec():
@@ -51,7 +59,13 @@ class Cohort:
         """
         named: set[str] = set()
         for spec in self.study.analyses.values():
-            named |= set(spec.outcomes if isinstance(spec, RegressionSpec) else spec.variables)
+            match spec:
+                case RegressionSpec():
+                    named |= set(spec.outcomes)
+                case SummarySpec() | HistogramSpec():
+                    named |= set(spec.variables)
+                case CrosstabSpec():
+                    pass
         required = self.required
         return frozenset(name for name in named if not self.sources([name]) <= required)
 

@@ -21,6 +21,7 @@ from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import (
     AnalysisSpec,
     Condition,
+    CrosstabSpec,
     FrozenStudy,
     HistogramSpec,
     RegressionSpec,
@@ -29,6 +30,7 @@ from cohortsum.study.definition import (
     write_term,
 )
 from cohortsum.study.results import Table
+from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Members, Statistic, marked, merge
 from cohortsum.study.statistics.regression import Regression
@@ -240,6 +242,8 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
             return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
         case HistogramSpec():
             return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
+        case CrosstabSpec():
+            return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
         case RegressionSpec():
             report = spec.report
             return Regression(

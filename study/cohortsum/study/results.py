@@ -29,6 +29,14 @@ INTERCEPT = "intercept"
 
 Cell = str | int | float | Absent
 
+SUMMARY_COLUMNS = ("n", "missing", "mean", "sd", "mean_noise_se", "status", "variance")
+CROSSTAB_COLUMNS = ("count", "row_percent", "column_percent", "status")
+ASSOCIATION_COLUMNS = (
+    *("n", "chi2", "df", "p", "least_expected"),
+    *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
+)
+"""Columns that stand beside columns named after factors of the study, which must be called otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -36,7 +44,7 @@ class Table:
 
     Attributes:
         analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
-        kind: what the rows are: summary, histogram, regression, contrast or test.
+        kind: what the rows are: summary, histogram, crosstab, association, regression, contrast or test.
         columns: column names in order; ``status`` is one of them.
         rows: one tuple of cells per row.
         notes: sentences a reader of the table must know.

@@ -6,6 +6,7 @@ from cohortsum.study.definition.expressions import Condition, Expression
 from cohortsum.study.definition.freezing import freeze, parse_canonical
 from cohortsum.study.definition.frozen import (
     AnalysisSpec,
+    CrosstabSpec,
     DeadlineSpec,
     EnrolSpec,
     FrozenStudy,
@@ -23,6 +24,7 @@ from cohortsum.study.definition.unbuilt import refuse_unbuilt
 __all__ = [
     "AnalysisSpec",
     "Condition",
+    "CrosstabSpec",
     "DeadlineSpec",
     "EnrolSpec",
     "Expression",

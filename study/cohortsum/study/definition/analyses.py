@@ -1,12 +1,15 @@
 """The analyses of a study: globs expanded, names and terms checked, both as a file entry and as a typed spec."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from math import prod
 from types import MappingProxyType
 
 from cohortsum.crypto.errors import ExpressionError
 from cohortsum.study.definition.expressions import Condition, render
 from cohortsum.study.definition.frozen import (
     AnalysisSpec,
+    CrosstabSpec,
     HistogramSpec,
     RegressionSpec,
     ReportSpec,
@@ -14,7 +17,13 @@ from cohortsum.study.definition.frozen import (
     Term,
 )
 from cohortsum.study.definition.grammar import parse_condition
-from cohortsum.study.definition.models import AnalysisEntry, HistogramEntry, RegressionEntry, SummaryEntry
+from cohortsum.study.definition.models import (
+    AnalysisEntry,
+    CrosstabEntry,
+    HistogramEntry,
+    RegressionEntry,
+    SummaryEntry,
+)
 from cohortsum.study.definition.problems import Path, Problems
 from cohortsum.study.definition.terms import (
     MAX_COEFFICIENTS,
@@ -24,8 +33,12 @@ from cohortsum.study.definition.terms import (
     write_term,
 )
 from cohortsum.study.definition.variables import is_glob, matching, nearest
-from cohortsum.study.results import INTERCEPT
+from cohortsum.study.results import ASSOCIATION_COLUMNS, CROSSTAB_COLUMNS, INTERCEPT, SUMMARY_COLUMNS
 from cohortsum.study.variables import Factor, Number, Variable
+
+BESIDE_CROSSED = frozenset({"rows", "columns", *CROSSTAB_COLUMNS, *ASSOCIATION_COLUMNS})
+MAX_CELLS = 10_000
+"""Cells of a crosstab; each is a number that travels, and nobody reads more."""
 
 
 class AnalysisReader:
@@ -45,7 +58,7 @@ class AnalysisReader:
         match entry:
             case SummaryEntry():
                 variables = self._expand(entry.variables, (*path, "variables"))
-                by = self._by(entry.by, (*path, "by"))
+                by = self._by(entry.by, (*path, "by"), {"variable", *SUMMARY_COLUMNS})
                 return (
                     entry.model_copy(update=common | {"variables": variables, "by": by}),
                     SummarySpec(name, variables, by, where),
@@ -57,6 +70,10 @@ class AnalysisReader:
                     entry.model_copy(update=common | {"variables": variables, "edges": edges, "bins": None}),
                     HistogramSpec(name, variables, edges, where),
                 )
+            case CrosstabEntry():
+                factors = self._by(entry.factors, (*path, "factors"), BESIDE_CROSSED)
+                self._cells(factors, (*path, "factors"))
+                return entry.model_copy(update=common), CrosstabSpec(name, factors, where)
             case RegressionEntry():
                 spec = self._regression(name, entry, path, where)
                 written = {
@@ -99,7 +116,7 @@ class AnalysisReader:
         cure = nearest(name, self._variables, "declare it under variables")
         self._problems.add(path, f"the study has no variable {name!r}; {cure}")
 
-    def _by(self, names: Sequence[str], path: Path) -> tuple[str, ...]:
+    def _by(self, names: Sequence[str], path: Path, taken: AbstractSet[str]) -> tuple[str, ...]:
         for index, name in enumerate(names):
             if name in self._numbers:
                 self._problems.add((*path, index), f"{name!r} is a number; groups are made by factors")
@@ -107,7 +124,16 @@ class AnalysisReader:
                 self._unknown((*path, index), name)
             elif name in names[:index]:
                 self._problems.add((*path, index), f"{name!r} is listed twice; remove one")
+            elif name in taken:
+                self._problems.add(
+                    (*path, index), f"the result table has a column {name!r}; rename the factor"
+                )
         return tuple(names)
+
+    def _cells(self, factors: Sequence[str], path: Path) -> None:
+        cells = prod(len(self._factors.get(name, ())) for name in factors)
+        if cells > MAX_CELLS:
+            self._problems.add(path, f"the table has {cells} cells; cross fewer factors, at most {MAX_CELLS}")
 
     def _regression(
         self, name: str, entry: RegressionEntry, path: Path, where: Condition | None

@@ -38,6 +38,15 @@ class HistogramSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CrosstabSpec:
+    """Counts in every combination of the levels of one to three ``factors``."""
+
+    name: str
+    factors: tuple[str, ...]
+    where: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportSpec:
     """The variable whose effect is reported for every outcome; it is a main effect of the regression."""
 
@@ -73,7 +82,7 @@ class RegressionSpec:
     where: Condition | None
 
 
-AnalysisSpec = SummarySpec | HistogramSpec | RegressionSpec
+AnalysisSpec = SummarySpec | HistogramSpec | CrosstabSpec | RegressionSpec
 
 
 @dataclass(frozen=True, slots=True)

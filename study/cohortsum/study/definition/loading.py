@@ -14,10 +14,10 @@ from cohortsum.study.definition.models import TAGGED, Section, StudyFile
 from cohortsum.study.definition.problems import Path, Place, Problems
 from cohortsum.study.definition.tree import Tree, read_yaml
 
-KINDS = ("summary", "histogram", "regression")
+KINDS = ("summary", "histogram", "crosstab", "regression")
 LATER_KINDS = frozenset(
     {
-        "quantiles", "crosstab", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
         "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip

@@ -195,6 +195,14 @@ class HistogramEntry(Section):
         return self.edges if self.edges is not None else self.bins.edges() if self.bins is not None else ()
 
 
+class CrosstabEntry(Section):
+    """Counts in every combination of the levels of factors: rows and columns are the last two, layers the first of three."""
+
+    kind: Literal["crosstab"]
+    factors: Annotated[tuple[Name, ...], Field(min_length=1, max_length=3)]
+    where: Formula | None = None
+
+
 class ReportEntry(Section):
     """The effect to report for every outcome, and the correction over outcomes."""
 
@@ -221,7 +229,9 @@ class RegressionEntry(Section):
     where: Formula | None = None
 
 
-AnalysisEntry = Annotated[SummaryEntry | HistogramEntry | RegressionEntry, Field(discriminator="kind")]
+AnalysisEntry = Annotated[
+    SummaryEntry | HistogramEntry | CrosstabEntry | RegressionEntry, Field(discriminator="kind")
+]
 
 
 class Protection(Section):
@@ -335,6 +345,7 @@ TAGGED: dict[str, type[Section]] = {
     "<catalogue>": CatalogueEntry,
     "summary": SummaryEntry,
     "histogram": HistogramEntry,
+    "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
 }
 """The models behind the tags that pydantic puts into the place of an error."""

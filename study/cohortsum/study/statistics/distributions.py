@@ -1,4 +1,4 @@
-"""Tail areas and quantiles of t and F, and adjustment for many tests.
+"""Tail areas and quantiles of t, F, chi-square and the normal law, and adjustment for many tests.
 
 A typed door to the functions of scipy.special, which keep full relative precision in the far tails.
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 # scipy ships no types; what it returns is converted here and goes no further untyped
-from scipy.special import fdtrc, stdtr, stdtrit  # pyright: ignore[reportUnknownVariableType, reportMissingTypeStubs]
+from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit  # pyright: ignore[reportUnknownVariableType, reportMissingTypeStubs]
 
 
 def t_two_sided(t: float, df: float) -> float:
@@ -24,6 +24,16 @@ def t_quantile(probability: float, df: float) -> float:
 def f_upper(f: float, df: float, df2: float) -> float:
     """Return the probability that an F variable with ``df`` and ``df2`` degrees of freedom exceeds ``f``."""
     return float(fdtrc(df, df2, f))
+
+
+def chi2_upper(chi2: float, df: float) -> float:
+    """Return the probability that a chi-square variable with ``df`` degrees of freedom exceeds ``chi2``."""
+    return float(chdtrc(df, chi2))
+
+
+def normal_quantile(probability: float) -> float:
+    """Return the value that a standard normal variable stays below with ``probability``."""
+    return float(ndtri(probability))
 
 
 def false_discovery(p: Sequence[float]) -> list[float]:

@@ -11,14 +11,14 @@ People sets, per variable and cell: those who have a value, and those of the cel
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
-from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from cohortsum.study.results import NO_DATA, SUMMARY_COLUMNS, Absent, Cell, Status, Table
+from cohortsum.study.statistics.crossing import NOWHERE, Crossing
 from cohortsum.study.statistics.interface import Block, Members, State, Sums, marked, set_name, to_grid
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
@@ -48,9 +48,9 @@ class Summary:
         """Return, per variable and cell, a block of counts (n, missing) and a block of sums (u, u^2)."""
         blocks: list[Block] = []
         for variable in self.variables:
-            for cell in self._cells():
+            for cell in self._crossing.cells:
                 prefix = self._prefix(variable, cell)
-                supply = (frozenset({variable.name, *self._level_names(cell)}),)
+                supply = (frozenset({variable.name, *self._crossing.level_names(cell)}),)
                 sets, bits = self._sets(variable, cell), self.fraction_bits
                 blocks.append(Block(f"{prefix}/people", "additive", 2, 1.0, "person", 0, supply, sets))
                 blocks.append(Block(f"{prefix}/sums", "additive", 2, 1.0, "person", bits, supply, sets[:1]))
@@ -59,8 +59,8 @@ class Summary:
     def accumulate(self, batch: Batch) -> State:
         """Return ``people`` and ``sums``, (variables, cells, 2) int64."""
         people, cells = self._people_by_cell(batch)
-        edges = np.searchsorted(cells, np.arange(len(self._cells()) + 1))
-        shape = (len(self.variables), len(self._cells()), 2)
+        edges = np.searchsorted(cells, np.arange(len(self._crossing.cells) + 1))
+        shape = (len(self.variables), len(self._crossing.cells), 2)
         counts, sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for row, variable in enumerate(self.variables):
             u, missing = _values(batch, variable, people)
@@ -76,7 +76,7 @@ class Summary:
         masks: dict[str, NDArray[np.bool_]] = {}
         for variable in self.variables:
             _, missing = _values(batch, variable, people)
-            for position, cell in enumerate(self._cells()):
+            for position, cell in enumerate(self._crossing.cells):
                 here, (present, absent) = cells == position, self._sets(variable, cell)
                 masks[present] = marked(batch.people, people[here & ~missing])
                 masks[absent] = marked(batch.people, people[here & missing])
@@ -87,21 +87,21 @@ class Summary:
         return {
             f"{self._prefix(variable, cell)}/{part}": state[part][row, column].astype(np.int64)
             for row, variable in enumerate(self.variables)
-            for column, cell in enumerate(self._cells())
+            for column, cell in enumerate(self._crossing.cells)
             for part in ("people", "sums")
         }
 
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table, one row per variable and cell."""
-        columns = ("variable", *(factor.name for factor in self.by), "n", "missing", "mean", "sd")
+        columns = ("variable", *(factor.name for factor in self.by), *SUMMARY_COLUMNS)
         rows = tuple(
             (variable.name, *cell, *self._finish_cell(sums, variable, cell))
             for variable in self.variables
-            for cell in self._cells()
+            for cell in self._crossing.cells
         )
         names = ", ".join(factor.name for factor in self.by)
         notes = (f"People without a value of {names} are in no row.",) if self.by else ()
-        return (Table(self.name, "summary", (*columns, "mean_noise_se", "status", "variance"), rows, notes),)
+        return (Table(self.name, "summary", columns, rows, notes),)
 
     def _finish_cell(self, sums: Sums, variable: Number, cell: tuple[str, ...]) -> tuple[Cell, ...]:
         """Return n, missing, mean, sd, mean_noise_se, status and variance of one cell."""
@@ -124,31 +124,23 @@ class Summary:
         variance = 0.0 if deviations <= resolution else float(deviations * half_width**2 / (n - 1))
         return (n, missing, float(mean), sqrt(variance), NO_NOISE, Status.OK.value, variance)
 
-    def _cells(self) -> tuple[tuple[str, ...], ...]:
-        """Return the cells as level per factor, the last factor running fastest."""
-        return tuple(product(*(factor.levels for factor in self.by)))
-
-    def _level_names(self, cell: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(factor.level_name(level) for factor, level in zip(self.by, cell, strict=True))
+    @property
+    def _crossing(self) -> Crossing:
+        return Crossing(self.by)
 
     def _prefix(self, variable: Number, cell: tuple[str, ...]) -> str:
-        return "/".join((self.name, variable.name, *self._level_names(cell)))
+        return "/".join((self.name, variable.name, *self._crossing.level_names(cell)))
 
     def _sets(self, variable: Number, cell: tuple[str, ...]) -> tuple[str, str]:
         """Return the names of the people sets of a cell: with a value, and without one."""
-        parts = (variable.name, *self._level_names(cell))
+        parts = (variable.name, *self._crossing.level_names(cell))
         return set_name(self.name, *parts), set_name(self.name, *parts, "missing")
 
     def _people_by_cell(self, batch: Batch) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the people who are in a cell, sorted by cell, and the cell of each."""
         people = selected(batch, self.where)
-        cells = np.zeros(len(people), np.int64)
-        grouped = np.ones(len(people), np.bool_)
-        for factor in self.by:
-            levels = batch.levels[factor.name][people]
-            cells = cells * len(factor.levels) + levels
-            grouped &= levels >= 0
-        people, cells = people[grouped], cells[grouped]
+        cells = self._crossing.places(batch, people)
+        people, cells = people[cells != NOWHERE], cells[cells != NOWHERE]
         order = np.argsort(cells, kind="stable")
         return people[order], cells[order]
 
