@@ -59,7 +59,7 @@ class Association:
 def withheld(status: Status) -> Association:
     """Return no measure at all, for the reason in ``status``."""
     why = Absent(status)
-    return Association(why, (why, why, why), why, (why, why, why), (why, why, why), status)
+    return Association(why, (why, why, why), why, _no_interval(why), _no_interval(why), status)
 
 
 def associate(counts: NDArray[np.int64]) -> Association:
@@ -79,12 +79,12 @@ def associate(counts: NDArray[np.int64]) -> Association:
 def _ratios(counts: NDArray[np.int64]) -> tuple[Interval, Interval]:
     """Return odds ratio and risk ratio."""
     if counts.shape != (2, 2):
-        return (NOT_TWO_BY_TWO,) * 3, (NOT_TWO_BY_TWO,) * 3
+        return _no_interval(NOT_TWO_BY_TWO), _no_interval(NOT_TWO_BY_TWO)
     (a, b), (c, d) = ((int(count) for count in row) for row in counts)
-    odds: Interval = (EMPTY_CELL,) * 3
+    odds = _no_interval(EMPTY_CELL)
     if min(a, b, c, d) > 0:
         odds = _interval(a * d / (b * c), sqrt(1 / a + 1 / b + 1 / c + 1 / d))
-    risk: Interval = (EMPTY_CELL,) * 3
+    risk = _no_interval(EMPTY_CELL)
     if min(b, d) > 0:
         risk = _interval((d / (c + d)) / (b / (a + b)), sqrt(1 / d - 1 / (c + d) + 1 / b - 1 / (a + b)))
     return odds, risk
@@ -93,3 +93,7 @@ def _ratios(counts: NDArray[np.int64]) -> tuple[Interval, Interval]:
 def _interval(ratio: float, se_of_log: float) -> Interval:
     reach = normal_quantile(0.975) * se_of_log
     return ratio, exp(log(ratio) - reach), exp(log(ratio) + reach)
+
+
+def _no_interval(why: Absent) -> Interval:
+    return why, why, why
