@@ -24,6 +24,7 @@ cohort: {epoch: 2026-11, include: "age >= 18"}
 analyses:
   ages: {kind: summary, variables: [age], by: [dx]}
   bands: {kind: histogram, variables: [age], edges: [0, 50, 100]}
+  arms: {kind: crosstab, factors: [dx]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
@@ -74,6 +75,7 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
+        ("factors: [dx]}", "factors: [dx], where: age > 30}", ALL - of("arms")),
         ("thin: {unit: mm, range: [0, 5]}", "thin: {unit: mm, range: [0, 6]}", ALL - of("together")),
         ('age2: "age^2"', 'age2: "age^2 + 1"', ALL - of("thickness")),
         ("age >= 18", "age >= 19", frozenset[str]()),
@@ -91,7 +93,9 @@ def test_a_change_costs_the_blocks_that_depend_on_it(
     found = unchanged_blocks(OLD, changed(before, after))
     if kept is None:  # another grid: only counts mean the same
         assert found < ALL
-        assert all(name.endswith(("people", "sites")) or name in of("bands") for name in found), found
+        assert all(
+            name.endswith(("people", "sites")) or name in of("bands") | of("arms") for name in found
+        ), found
     else:
         assert found == kept
 
