@@ -177,6 +177,8 @@ def test_only_who_signed_a_study_takes_it_back(tmp_path: Path) -> None:
         desk.ok("coordinator", "admit", town.consortium, home / "stat2.yaml", "--role", "statistician")
         town.start_nodes()
         study = await town.submit(study_of("one"))
+        for index in range(town.count):
+            await town.hears(index, study, "waits for a decision")
         key = read_key(home / "stat2.key")
         async with town.desk("stat2", "stat2.key") as held:
             with pytest.raises(RefusedError, match="signed by stat1; only stat1 takes it back"):
