@@ -70,10 +70,11 @@ def framed(content: TextTable, title: str) -> RichTable:
         place for place in range(len(content.header)) if any(row[place] != NOTHING for row in content.rows)
     ]
     for place in shown:
-        justify: Literal["left", "right"] = "right" if content.right[place] else "left"
-        frame.add_column(
-            escape(content.header[place]), justify=justify, overflow="fold", no_wrap=content.right[place]
-        )
+        number = content.right[place]
+        justify: Literal["left", "right"] = "right" if number else "left"
+        # a number that does not fit must show that it is cut, or 224 reads as 22
+        overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
+        frame.add_column(escape(content.header[place]), justify=justify, overflow=overflow, no_wrap=number)
     for row in content.rows:
         frame.add_row(*(escape(row[place]) for place in shown))
     if content.left_out:
