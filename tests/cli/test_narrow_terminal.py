@@ -4,8 +4,9 @@ import io
 
 from rich.console import Console
 
-from cohortsum.cli.results import framed
+from cohortsum.cli.results import framed, show_table
 from cohortsum.report.text import TextTable
+from cohortsum.study.results import Table
 
 
 def test_a_number_that_does_not_fit_is_never_shown_as_another_one() -> None:
@@ -18,3 +19,23 @@ def test_a_number_that_does_not_fit_is_never_shown_as_another_one() -> None:
     wide = io.StringIO()
     Console(file=wide, width=200).print(framed(content, "wide"))
     assert wide.getvalue().count("123456") == 12
+
+
+def shown(width: int, rows: int) -> str:
+    columns = (*(f"measure_{place}" for place in range(12)), "status")
+    table = Table("c", "association", columns, tuple((*range(100, 112), "ok") for _ in range(rows)))
+    out = io.StringIO()
+    show_table(Console(file=out, width=width), table, None)
+    return out.getvalue()
+
+
+def test_few_rows_of_many_columns_are_turned_on_their_side_where_they_do_not_fit() -> None:
+    narrow = shown(80, 2)
+    assert "…" not in narrow
+    assert [line.split() for line in narrow.splitlines() if "measure_11" in line] == [
+        ["measure_11", "111", "111"]
+    ]
+    assert [line.split() for line in narrow.splitlines() if "status" in line] == [["status", "ok", "ok"]]
+    (header,) = [line for line in shown(220, 2).splitlines() if "measure_11" in line]
+    assert "measure_0" in header
+    assert "…" in shown(80, 40)  # as wide on its side

@@ -13,7 +13,7 @@ from cohortsum.cli.consoles import output
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.report.document import ResultDocument, from_json, provenance
 from cohortsum.report.effects import effect_terms, read_effects
-from cohortsum.report.text import TextTable, text_table, top_effects
+from cohortsum.report.text import TextTable, text_table, top_effects, turned, width_of
 from cohortsum.study.results import Table
 
 app = typer.Typer(no_args_is_help=True, help="Look at released results, or fetch them from the coordinator.")
@@ -51,11 +51,19 @@ def read_document(folder: Path) -> ResultDocument:
         ) from None
 
 
+FRAME = 3
+"""Characters that a frame adds to each column."""
+
+
 def show_table(console: Console, table: Table, limit: int | None) -> None:
     """Print a table: the strongest effects where one was asked for, otherwise its first rows."""
     terms = effect_terms(table) if table.kind == "regression" else ()
     if not terms:
-        console.print(framed(text_table(table, limit), f"{table.analysis}  ({table.kind})"))
+        content = _without_nothing(text_table(table, limit))
+        side = turned(content)
+        if width_of(content, FRAME) > console.width >= width_of(side, FRAME):
+            content = side
+        console.print(framed(content, f"{table.analysis}  ({table.kind})"))
     for term in terms:
         shown = top_effects(read_effects(table, term), limit or len(table.rows))
         console.print(framed(shown, f"{table.analysis}: effect of {term}, smallest p first"))
@@ -66,17 +74,26 @@ def show_table(console: Console, table: Table, limit: int | None) -> None:
 def framed(content: TextTable, title: str) -> RichTable:
     """Return the cells of a text table in a frame."""
     frame = RichTable(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
-    shown = [
-        place for place in range(len(content.header)) if any(row[place] != NOTHING for row in content.rows)
-    ]
-    for place in shown:
-        number = content.right[place]
+    for head, number in zip(content.header, content.right, strict=True):
         justify: Literal["left", "right"] = "right" if number else "left"
         # a number that does not fit must show that it is cut, or 224 reads as 22
         overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
-        frame.add_column(escape(content.header[place]), justify=justify, overflow=overflow, no_wrap=number)
+        frame.add_column(escape(head), justify=justify, overflow=overflow, no_wrap=number)
     for row in content.rows:
-        frame.add_row(*(escape(row[place]) for place in shown))
+        frame.add_row(*map(escape, row))
     if content.left_out:
         frame.caption = f"{content.left_out} further rows in the CSV file"
     return frame
+
+
+def _without_nothing(content: TextTable) -> TextTable:
+    """Return a table without the columns that hold `NOTHING` in every row."""
+    kept = [
+        place for place in range(len(content.header)) if any(row[place] != NOTHING for row in content.rows)
+    ]
+    return TextTable(
+        tuple(content.header[place] for place in kept),
+        tuple(content.right[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in content.rows),
+        content.left_out,
+    )

@@ -66,6 +66,21 @@ def text_table(table: Table, limit: int | None = None) -> TextTable:
     return TextTable(table.columns, right, rows, len(table.rows) - len(rows))
 
 
+def turned(table: TextTable) -> TextTable:
+    """Return ``table`` on its side: a row per column, led by the column's name; for few rows of many columns."""
+    number = len(table.rows)
+    heads = (
+        ("column", *(f"row {place}" for place in range(1, number + 1))) if number > 1 else ("column", "value")
+    )
+    rows = tuple(zip(table.header, *table.rows, strict=True))
+    return TextTable(heads, (False, *(True,) * (len(heads) - 1)), rows, table.left_out)
+
+
+def width_of(table: TextTable, gap: int) -> int:
+    """Return the characters of a line, with ``gap`` beside each column."""
+    return sum(max(map(len, column)) + gap for column in zip(table.header, *table.rows, strict=True))
+
+
 def render(table: TextTable) -> str:
     """Return lines with aligned columns two blanks apart, without blanks at line ends; no final line end."""
     widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]

@@ -63,7 +63,7 @@ _STRICTER_WHEN_MORE = {
 }  # fmt: skip
 _MORE = {"none": 0, "any": 1, "all": 2, "distributed": 1, "local": 1}
 _ONE_OF = {
-    "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "levels": "level",
+    "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "factors": "factor", "levels": "level",
     "edges": "edge", "committee": "committee site",
 }  # fmt: skip
 _FIRST = ("kind", "unit", "range", "levels")
