@@ -93,7 +93,7 @@ class TimedSession(StudySession):
         if self._joined is None or self._asked is None:
             raise LocalProtocolError("R2", "the site took part in no round")
         joined = self._joined
-        return joined.plan.contribution(joined.tables.batches(), self._asked.blocks, joined.supplied)[1]
+        return joined.plan.contribution(joined.tables.batches, self._asked.blocks, joined.supplied)[1]
 
     def _contribute(self, effect: Contribute) -> tuple[SiteEffect, ...]:
         self._asked = effect

@@ -1,5 +1,6 @@
 """From an opened sum to files: the document names who took part, and a reader never sees half a release."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,14 @@ def batch_of(index: int) -> Batch:
     )
 
 
+def site(index: int) -> list[Batch]:
+    return [batch_of(index)]
+
+
 def opened(plan: StudyPlan) -> Opened:
     """Return the plain sum over the survivors, as a round opens it; site 2 took part and dropped out."""
     blocks, supplied = plan.round.blocks, frozenset(plan.round.items)
-    given = [plan.contribution([batch_of(index)], blocks, supplied) for index in SURVIVORS]
+    given = [plan.contribution(partial(site, index), blocks, supplied) for index in SURVIVORS]
     values = np.sum([values for _, values in given], axis=0)
     return Opened((0, 1, 2, 3, 4), SURVIVORS, sum(people for people, _ in given), blocks, values)
 

@@ -144,7 +144,7 @@ def test_the_counts_sent_are_those_of_the_sets(tmp_path: Path) -> None:
         blocks = [
             block for block in PLAN.round.blocks if block.name in ("bands/age/people", "models/thick/people")
         ]
-        _, sent = PLAN.contribution(tables.batches(), blocks, supplied)
+        _, sent = PLAN.contribution(tables.batches, blocks, supplied)
     assert len(sets["people"]) == people < 41
     assert sent.tolist() == [
         0,  # nobody below 10 years is in the cohort

@@ -11,8 +11,7 @@ from fnmatch import fnmatchcase
 
 from cohortsum.node.config import AutoApproval, PolicyConfig
 from cohortsum.node.decisions import Asked, Decision
-from cohortsum.node.policy import KINDS
-from cohortsum.study.definition import CrosstabSpec, FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
+from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.definition.difference import could_carry_over, difference
 
 
@@ -53,7 +52,7 @@ def decide_by_policy(
 
 def describes(entry: AutoApproval, study: FrozenStudy, statistician: str, now: datetime) -> bool:
     """Return whether an entry of the policy describes a study in every respect."""
-    kinds = {KINDS[type(spec)] for spec in study.analyses.values()}
+    kinds = {spec.kind for spec in study.analyses.values()}
     epsilon = study.privacy.epsilon
     if entry.max_epsilon is not None and (epsilon is None or epsilon > entry.max_epsilon):
         return False
@@ -67,13 +66,4 @@ def describes(entry: AutoApproval, study: FrozenStudy, statistician: str, now: d
 
 def outcomes_of(study: FrozenStudy) -> frozenset[str]:
     """Return the variables whose values a study sums: outcomes, variables, or the factors that are counted."""
-    names: set[str] = set()
-    for spec in study.analyses.values():
-        match spec:
-            case RegressionSpec():
-                names |= set(spec.outcomes)
-            case SummarySpec() | HistogramSpec():
-                names |= set(spec.variables)
-            case CrosstabSpec():
-                names |= set(spec.factors)
-    return frozenset(names)
+    return frozenset(name for spec in study.analyses.values() for name in spec.about)

@@ -5,14 +5,7 @@ from dataclasses import dataclass
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
 from cohortsum.protocol.ledger import Limits, Status
-from cohortsum.study.definition import CrosstabSpec, FrozenStudy, HistogramSpec, RegressionSpec, SummarySpec
-
-KINDS = {
-    SummarySpec: "summary",
-    HistogramSpec: "histogram",
-    CrosstabSpec: "crosstab",
-    RegressionSpec: "regression",
-}
+from cohortsum.study.definition import FrozenStudy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +41,9 @@ def floors_for(study: FrozenStudy, policy: PolicyConfig) -> Floors:
     """
     refuse_unbuilt_policy(policy)
     for spec in study.analyses.values():
-        kind = KINDS[type(spec)]
-        if policy.statistics is not None and kind not in policy.statistics:
+        if policy.statistics is not None and spec.kind not in policy.statistics:
             raise PolicyError(
-                f"policy.yaml: statistics does not list {kind}, which analysis {spec.name} needs"
+                f"policy.yaml: statistics does not list {spec.kind}, which analysis {spec.name} needs"
             )
     if policy.noise is not None and study.privacy.noise not in policy.noise:
         raise PolicyError(f"policy.yaml: noise does not list {study.privacy.noise}, which the study asks for")

@@ -130,7 +130,7 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         findings.append(rule)
         supplied -= left_out.keys()
         sizes = _sizes(plan, tables)
-        _, values = plan.contribution(tables.batches(), plan.round.blocks, supplied)
+        _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
         lacking = {**tables.missing_variables, **left_out}
     return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)

@@ -222,7 +222,7 @@ class StudySession:
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
         self._entering = self._whose(joined, effect)
-        people, values = joined.plan.contribution(joined.tables.batches(), effect.blocks, joined.supplied)
+        people, values = joined.plan.contribution(joined.tables.batches, effect.blocks, joined.supplied)
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects

@@ -15,11 +15,6 @@ from cohortsum.study.definition.difference import same_cohort
 from cohortsum.study.definition.evaluation import names_in
 from cohortsum.study.planning import StudyPlan
 
-AFTERWARDS = frozenset({"report", "contrasts", "tests"})
-"""Keys of an analysis about what becomes of its opened sums."""
-LISTS = frozenset({"outcomes", "variables"})
-"""Keys that name what the blocks are about, one by one."""
-
 
 def unchanged_blocks(old: StudyPlan, new: StudyPlan) -> frozenset[str]:
     """Return the names of the blocks of ``new`` that a round of ``old`` opens just as well; none for another study."""
@@ -45,8 +40,8 @@ def unchanged_blocks(old: StudyPlan, new: StudyPlan) -> frozenset[str]:
 
 def _same_analysis(old: FrozenStudy, new: FrozenStudy, name: str) -> bool:
     before, after = _entry(old, name), _entry(new, name)
-    kept = AFTERWARDS if before.get("missing") == "complete" else AFTERWARDS | LISTS
-    reduced = [{key: value for key, value in entry.items() if key not in kept} for entry in (before, after)]
+    free = old.analyses[name].lists | old.analyses[name].afterwards
+    reduced = [{key: value for key, value in entry.items() if key not in free} for entry in (before, after)]
     if reduced[0] != reduced[1]:
         return False
     return _same_variables(old, new, _shared(old, name) | _shared(new, name))
@@ -54,10 +49,8 @@ def _same_analysis(old: FrozenStudy, new: FrozenStudy, name: str) -> bool:
 
 def _shared(study: FrozenStudy, name: str) -> set[str]:
     """Return the variables that every block of an analysis depends on."""
-    entry, where = _entry(study, name), study.analyses[name].where
-    listed = [text for key in ("terms", "by", "factors") for text in cast("list[str]", entry.get(key, []))]
-    names = {part for text in listed for part in text.split(":")}
-    return names if where is None else names | names_in(where)
+    spec = study.analyses[name]
+    return set(spec.required) | (set() if spec.where is None else names_in(spec.where))
 
 
 def _same_variables(old: FrozenStudy, new: FrozenStudy, items: set[str]) -> bool:

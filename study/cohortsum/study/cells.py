@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.study.batch import Batch
-from cohortsum.study.definition import (
-    Condition,
-    FrozenStudy,
-    HistogramSpec,
-    constants_in,
-    names_in,
-)
+from cohortsum.study.definition import Condition, FrozenStudy, constants_in, names_in
 from cohortsum.study.planning import PEOPLE, StudyPlan
 from cohortsum.study.variables import Number
 
@@ -74,8 +68,7 @@ def _points(study: FrozenStudy, variable: Number) -> set[float]:
     """Return values on both sides of everything that parts this variable, and the partings themselves."""
     partings = {variable.lower, variable.upper}
     for spec in study.analyses.values():
-        if isinstance(spec, HistogramSpec) and variable.name in spec.variables:
-            partings |= set(spec.edges)
+        partings |= spec.partings(variable.name)
     for condition in _conditions(study):
         if variable.name in _read_by(study, condition):
             partings |= constants_in(condition)

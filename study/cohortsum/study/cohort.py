@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import DataError
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition.evaluation import evaluate, holds, names_in
-from cohortsum.study.definition.frozen import (
-    CrosstabSpec,
-    FrozenStudy,
-    HistogramSpec,
-    RegressionSpec,
-    SummarySpec,
-)
+from cohortsum.study.definition.frozen import FrozenStudy
 from cohortsum.study.variables import Number
 
 
@@ -40,15 +34,7 @@ class Cohort:
         used: set[str] = set() if self.study.include is None else set(names_in(self.study.include))
         for spec in self.study.analyses.values():
             used |= set() if spec.where is None else names_in(spec.where)
-            match spec:
-                case SummarySpec():
-                    used |= set(spec.by)
-                case CrosstabSpec():
-                    used |= set(spec.factors)
-                case RegressionSpec():
-                    used |= {name for term in spec.terms for name in term}
-                case HistogramSpec():
-                    pass
+            used |= spec.required
         return self.sources(used)
 
     @property
@@ -57,15 +43,7 @@ class Cohort:
 
         A site supplies one of them if it has all its `sources`.
         """
-        named: set[str] = set()
-        for spec in self.study.analyses.values():
-            match spec:
-                case RegressionSpec():
-                    named |= set(spec.outcomes)
-                case SummarySpec() | HistogramSpec():
-                    named |= set(spec.variables)
-                case CrosstabSpec():
-                    pass
+        named = {name for spec in self.study.analyses.values() for name in spec.suppliable}
         required = self.required
         return frozenset(name for name in named if not self.sources([name]) <= required)
 

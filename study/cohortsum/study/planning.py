@@ -6,7 +6,7 @@ the order of the study. The grid is the finest that cannot wrap: a normalised va
 inside the signed 64-bit range. Both daemons build the plan from the signed bytes and compare its digest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,25 +17,13 @@ from cohortsum.protocol.bounds import Protection, allowed_sizes, broken_bound
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.batch import Batch
+from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import (
-    AnalysisSpec,
-    Condition,
-    CrosstabSpec,
     FrozenStudy,
-    HistogramSpec,
-    RegressionSpec,
-    SummarySpec,
-    holds,
-    write_term,
 )
 from cohortsum.study.results import Table
-from cohortsum.study.statistics.crosstab import Crosstab
-from cohortsum.study.statistics.histogram import Histogram
-from cohortsum.study.statistics.interface import Members, Statistic, marked, merge
-from cohortsum.study.statistics.regression import Regression
-from cohortsum.study.statistics.summary import Summary
-from cohortsum.study.statistics.units import Where
+from cohortsum.study.statistics.interface import Members, Statistic, marked
 
 PEOPLE = PlannedBlock("people", 1, 1, "person", ())
 """The first block of every round: how many people of the cohort the sites hold."""
@@ -60,12 +48,15 @@ class StudyPlan:
     round: RoundPlan
 
     def contribution(
-        self, batches: Iterable[Batch], blocks: Sequence[PlannedBlock], supplied: frozenset[str]
+        self,
+        batches: Callable[[], Iterable[Batch]],
+        blocks: Sequence[PlannedBlock],
+        supplied: frozenset[str],
     ) -> tuple[int, Integers]:
         """Return the people of this site and its values of ``blocks``, zeros where it does not supply one.
 
         Args:
-            batches: raw values, one entry per person.
+            batches: returns the site's raw values, one entry per person, as often as it is called.
             blocks: the blocks that travel, as the round fixed them.
             supplied: the items this site signed.
         """
@@ -75,13 +66,14 @@ class StudyPlan:
             for statistic in self.statistics
             if any(block.name in travelling for block in statistic.layout())
         ]
+        asked = [statistic.at_site(lambda: map(self.cohort.prepare, batches())) for statistic in asked]
         people = 0
         states = [statistic.accumulate(_empty(self.study)) for statistic in asked]
-        for raw in batches:
+        for raw in batches():
             batch = self.cohort.prepare(raw)
             people += batch.people
             states = [
-                merge([state, statistic.accumulate(batch)])
+                statistic.merge([state, statistic.accumulate(batch)])
                 for statistic, state in zip(asked, states, strict=True)
             ]
         values: dict[str, Integers] = {PEOPLE.name: np.array([people], dtype=np.int64)}
@@ -224,49 +216,6 @@ def protection_of(study: FrozenStudy) -> Protection:
         min_honest_inputs=written.min_honest_inputs,
         max_attempts=written.max_attempts,
     )
-
-
-def fraction_bits(max_participants: int) -> int:
-    """Return the bits behind the binary point of the finest grid on which max_participants values of 1 cannot wrap."""
-    return 62 - max_participants.bit_length()
-
-
-def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
-    """Return the statistic behind one analysis of a study."""
-    bits = fraction_bits(study.protection.max_participants)
-    where = None if spec.where is None else _subgroup(study, spec.where)
-    numbers, factors = study.numbers, study.factors
-    match spec:
-        case SummarySpec():
-            variables = tuple(numbers[name] for name in spec.variables)
-            return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
-        case HistogramSpec():
-            return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
-        case CrosstabSpec():
-            return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
-        case RegressionSpec():
-            report = spec.report
-            return Regression(
-                name=spec.name,
-                outcomes=tuple(numbers[name] for name in spec.outcomes),
-                terms=tuple(write_term(term) for term in spec.terms),
-                variables=study.variables,
-                site_effect=spec.site_effect,
-                missing=spec.missing,
-                fraction_bits=bits,
-                effect=None if report is None else report.effect,
-                correction="none" if report is None else report.correction,
-                contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
-                tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
-                where=where,
-            )
-
-
-def _subgroup(study: FrozenStudy, condition: Condition) -> Where:
-    def where(batch: Batch) -> NDArray[np.bool_]:
-        return holds(condition, batch, study.factors)
-
-    return where
 
 
 def _supplies(block: PlannedBlock, supplied: frozenset[str]) -> bool:

@@ -4,21 +4,18 @@ from cohortsum.study.definition.consortium import load_roster
 from cohortsum.study.definition.evaluation import constants_in, holds, names_in
 from cohortsum.study.definition.expressions import Condition, Expression
 from cohortsum.study.definition.freezing import freeze, parse_canonical
-from cohortsum.study.definition.frozen import (
+from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
+from cohortsum.study.definition.kinds import (
     AnalysisSpec,
     CrosstabSpec,
-    DeadlineSpec,
-    EnrolSpec,
-    FrozenStudy,
     HistogramSpec,
     RegressionSpec,
     ReportSpec,
     SummarySpec,
-    Term,
 )
 from cohortsum.study.definition.loading import Study, load_study
 from cohortsum.study.definition.schema import study_schema
-from cohortsum.study.definition.terms import coefficient_names, write_term
+from cohortsum.study.definition.terms import Term, coefficient_names, write_term
 from cohortsum.study.definition.unbuilt import refuse_unbuilt
 
 __all__ = [

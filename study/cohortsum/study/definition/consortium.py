@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, StudyFileError
 from cohortsum.crypto.signing import IdentityKey, verify
 from cohortsum.protocol.roster import Identity, Role, Roster, roster_digest, verify_roster
-from cohortsum.study.definition.models import Section, Slug, Text
+from cohortsum.study.definition.fields import Section, Slug, Text
 from cohortsum.study.definition.problems import Problems
 from cohortsum.study.definition.tree import read_yaml
 

@@ -14,7 +14,7 @@ from cohortsum.study.definition.consortium import (
     quoted,
     read_section,
 )
-from cohortsum.study.definition.models import Section, Slug, Text
+from cohortsum.study.definition.fields import Section, Slug, Text
 
 
 class DeniedEntry(Section):

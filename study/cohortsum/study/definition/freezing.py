@@ -7,18 +7,18 @@ freezing those gives the same bytes again. A site parses the bytes it was sent; 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cohortsum.crypto.errors import ExpressionError, StudyFileError
-from cohortsum.study.definition.analyses import AnalysisReader
+from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.definition.canonical import canonical_bytes, digest_of
 from cohortsum.study.definition.expressions import Condition, render
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
-from cohortsum.study.definition.grammar import parse_condition
+from cohortsum.study.definition.kinds import AnalysisEntry, AnalysisSpec
 from cohortsum.study.definition.loading import Study, validate
 from cohortsum.study.definition.models import CatalogueEntry, Deadlines, StudyFile
 from cohortsum.study.definition.problems import Place, Problems
+from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.tree import read_json
 from cohortsum.study.definition.variables import declared, derive, expand
-from cohortsum.study.variables import Factor, Number, Variable
+from cohortsum.study.variables import Variable
 
 
 def freeze(study: Study) -> FrozenStudy:
@@ -33,8 +33,8 @@ def freeze(study: Study) -> FrozenStudy:
     derived, derived_variables = derive(file.derive, known, problems)
     include = _include(file, known, problems)
     variables = known | derived_variables
-    reader = AnalysisReader(variables, problems)
-    read = {name: reader.read(name, entry) for name, entry in sorted(file.analyses.items())}
+    reading = Reading(variables, problems)
+    read = {name: _analysis(name, entry, reading) for name, entry in sorted(file.analyses.items())}
     _check_names(file, variables, problems)
     problems.raise_if_any()
 
@@ -89,16 +89,15 @@ def parse_canonical(canonical: bytes) -> FrozenStudy:
     return study
 
 
+def _analysis(name: str, entry: AnalysisEntry, reading: Reading) -> tuple[AnalysisEntry, AnalysisSpec]:
+    """Return an analysis with everything written out, as a file entry and as a spec."""
+    where = reading.condition(entry.where, ("analyses", name, "where"))
+    written, spec = entry.read(name, where, reading)
+    return written.model_copy(update={"where": None if where is None else render(where)}), spec
+
+
 def _include(file: StudyFile, known: Mapping[str, Variable], problems: Problems) -> Condition | None:
-    if file.cohort.include is None:
-        return None
-    numbers = [name for name, entry in known.items() if isinstance(entry, Number)]
-    factors = {name: entry.levels for name, entry in known.items() if isinstance(entry, Factor)}
-    try:
-        return parse_condition(file.cohort.include, numbers, factors)
-    except ExpressionError as error:
-        problems.add_expression(("cohort", "include"), error)
-        return None
+    return Reading(known, problems).condition(file.cohort.include, ("cohort", "include"))
 
 
 def _check_names(file: StudyFile, variables: Mapping[str, Variable], problems: Problems) -> None:

@@ -10,79 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cohortsum.study.definition.expressions import Condition, Expression
+from cohortsum.study.definition.kinds import AnalysisSpec
 from cohortsum.study.definition.models import Privacy, Protection, Release
 from cohortsum.study.variables import Factor, Number, Variable
-
-Term = tuple[str, ...]
-"""The variables of a regression term: one for a main effect, several for their interaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class SummarySpec:
-    """n, mean, variance and SD of ``variables`` in every combination of the levels of ``by``."""
-
-    name: str
-    variables: tuple[str, ...]
-    by: tuple[str, ...]
-    where: Condition | None
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramSpec:
-    """Counts of ``variables`` between public ``edges`` (increasing, at least 2, in the variables' unit)."""
-
-    name: str
-    variables: tuple[str, ...]
-    edges: tuple[float, ...]
-    where: Condition | None
-
-
-@dataclass(frozen=True, slots=True)
-class CrosstabSpec:
-    """Counts in every combination of the levels of one to three ``factors``."""
-
-    name: str
-    factors: tuple[str, ...]
-    where: Condition | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSpec:
-    """The variable whose effect is reported for every outcome; it is a main effect of the regression."""
-
-    effect: str
-    measure: Literal["cohens_d"]
-    correction: Literal["fdr_bh", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class RegressionSpec:
-    """One linear regression per outcome on shared terms.
-
-    Attributes:
-        name: the analysis.
-        outcomes: numeric variables, none of them in a term.
-        terms: main effects and interactions, in the order of the file.
-        site_effect: ``within`` centres inside each site, ``none`` has an intercept.
-        missing: complete cases per outcome, or of all outcomes together.
-        report: the effect to report, if any.
-        contrasts: by name, (coefficient, weight) pairs; coefficients are named as `coefficient_names` does.
-        tests: by name, the terms dropped together in a nested F test.
-        where: the subgroup, judged on prepared values.
-    """
-
-    name: str
-    outcomes: tuple[str, ...]
-    terms: tuple[Term, ...]
-    site_effect: Literal["within", "none"]
-    missing: Literal["per_outcome", "complete"]
-    report: ReportSpec | None
-    contrasts: Mapping[str, tuple[tuple[str, float], ...]]
-    tests: Mapping[str, tuple[Term, ...]]
-    where: Condition | None
-
-
-AnalysisSpec = SummarySpec | HistogramSpec | CrosstabSpec | RegressionSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cohortsum.crypto.errors import NotInThisVersionError
-from cohortsum.study.definition.models import TAGGED, Section, StudyFile
+from cohortsum.study.definition.fields import Section
+from cohortsum.study.definition.kinds import KINDS, LATER_KINDS
+from cohortsum.study.definition.models import TAGGED, StudyFile
 from cohortsum.study.definition.problems import Path, Place, Problems
 from cohortsum.study.definition.tree import Tree, read_yaml
 
-KINDS = ("summary", "histogram", "crosstab", "regression")
-LATER_KINDS = frozenset(
-    {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
-    }
-)  # fmt: skip
-"""Analyses that later versions have; refused by name."""
 LATER_KEYS = {
     "analysis": frozenset({"weights", "offset", "needs"}),
     "privacy": frozenset({"protect_diagnosis", "arm_cap", "reference", "accept_noise"}),

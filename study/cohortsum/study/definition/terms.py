@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from cohortsum.study.definition.frozen import Term
 from cohortsum.study.variables import Factor, Variable
+
+Term = tuple[str, ...]
+"""The variables of a regression term: one for a main effect, several for their interaction."""
 
 MAX_COEFFICIENTS = 1000
 

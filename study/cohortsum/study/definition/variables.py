@@ -1,8 +1,6 @@
 """From declared entries to variables: globs and catalogue rows written out, derived ranges computed."""
 
-import difflib
-import fnmatch
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from cohortsum.crypto.errors import ExpressionError
 from cohortsum.study.catalogue import FAMILIES, Row
@@ -10,27 +8,11 @@ from cohortsum.study.definition.evaluation import interval, names_in
 from cohortsum.study.definition.expressions import Expression
 from cohortsum.study.definition.grammar import parse_expression
 from cohortsum.study.definition.models import CatalogueEntry, FactorEntry, NumberEntry, VariableEntry
+from cohortsum.study.definition.names import is_glob, matching, nearest
 from cohortsum.study.definition.problems import Path, Problems
 from cohortsum.study.variables import Factor, Number, Variable
 
 MAX_VARIABLES = 20_000
-
-
-def is_glob(name: str) -> bool:
-    """Return whether ``name`` stands for several names; ``*`` is the only wildcard."""
-    return "*" in name
-
-
-def matching(pattern: str, names: Collection[str]) -> list[str]:
-    """Return the names that a glob matches, sorted; only ``*`` is special, and case matters."""
-    literal = pattern.replace("[", "[[]").replace("?", "[?]")
-    return sorted(name for name in names if fnmatch.fnmatchcase(name, literal))
-
-
-def nearest(name: str, known: Collection[str], otherwise: str) -> str:
-    """Return the cure for an unknown name."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def expand(entries: Mapping[str, VariableEntry], problems: Problems) -> dict[str, VariableEntry]:

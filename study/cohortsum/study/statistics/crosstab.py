@@ -22,7 +22,7 @@ from cohortsum.study.results import (
 )
 from cohortsum.study.statistics.association import associate, withheld
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
-from cohortsum.study.statistics.interface import Block, Members, State, Sums, marked, set_name
+from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
 from cohortsum.study.statistics.units import Where, selected
 from cohortsum.study.variables import Factor
 
@@ -30,7 +30,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Crosstab:
+class Crosstab(Statistic):
     """A contingency table.
 
     Attributes:

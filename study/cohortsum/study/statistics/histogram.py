@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Absent, Cell, Status, Table
-from cohortsum.study.statistics.interface import Block, Members, State, Sums, marked, set_name
+from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
 from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Statistic):
     """How many people fall into each public bin of each variable.
 
     Attributes:

@@ -5,11 +5,18 @@ cannot wrap, the message size and who supplies what. The parts, in the order the
 
 =============  ===========  =============================================================================
 ``layout``     everywhere   the blocks: kind, size, bounds, grid, suppliers
-``accumulate`` at a site    a batch of people to a state; states merge by addition, so data may stream
+``at_site``    at a site    a first look at all of the site's people, where the sums need one
+``accumulate`` at a site    a batch of people to a state; states merge, by addition or as they say, so data may stream
 ``members``    at a site    who of a batch enters which people set, for the site's own record of what it answered
 ``contribute`` at a site    the state to integers, once per site and round
-``finish``     coordinator  the opened integer sums to tables
+``further``    everywhere   the opened sums to the statistic of the next round, where one is needed
+``finish``     coordinator  the opened integer sums of the last round to tables
+``locally``    at a site    the opened sums to values per person, which stay at the site
 =============  ===========  =============================================================================
+
+A statistic is one round of an analysis. What another round depends on (coefficients, edges, a variance) are attributes of the
+statistic that `further` returns, and its `parameters` are what every site compares before it adds anything: each derives them
+itself, from sums it recomputed itself. All sums of a round are handed to `further`, so that an analysis may wait for another.
 
 A block is `additive` (every person's bounded value is rounded to the grid, the integers are added exactly) or `site`
 (computed once from the site's people, rounded once).
@@ -19,8 +26,10 @@ sets, or is computed from such numbers: a bin's count about the people in the bi
 the people at both levels.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, Protocol
 
 import numpy as np
@@ -68,33 +77,83 @@ class Block:
     sets: tuple[str, ...]
 
 
-class Statistic(Protocol):
-    """One analysis of a study, pure: no files, no sockets, no clock."""
+class Local(Protocol):
+    """Values per person that a site computes from opened sums and keeps: harmonised measures, z-scores."""
 
     @property
-    def name(self) -> str:
-        """The name of the analysis in the study file."""
+    def columns(self) -> tuple[str, ...]:
+        """The names of the values."""
         ...
 
+    def values(self, batch: Batch) -> NDArray[np.float64]:
+        """Return the values of a batch of prepared people, (people, columns) float64; NaN where there is none."""
+        ...
+
+
+class Statistic(ABC):
+    """One round of one analysis of a study, pure: no files, no sockets, no clock.
+
+    A statistic inherits this class for the parts that most do without: by default states add up, nothing is looked at
+    beforehand, one round suffices and nothing goes back to the rows.
+    """
+
+    name: str
+    """The name of the analysis in the study file."""
+
+    @abstractmethod
     def layout(self) -> tuple[Block, ...]:
         """Return the blocks in the order they travel; depends on the study alone."""
-        ...
 
+    @abstractmethod
     def accumulate(self, batch: Batch) -> State:
         """Return the state of one batch; an empty batch gives the zero state."""
-        ...
 
+    @abstractmethod
     def members(self, batch: Batch) -> Members:
         """Return who enters which people set: a mask for every set of the layout, supplied here or not."""
-        ...
 
+    @abstractmethod
     def contribute(self, state: State) -> Sums:
         """Return the integers of every block, (block.size,) int64; blocks the site does not supply are zeroed later."""
-        ...
 
+    @abstractmethod
     def finish(self, sums: Sums) -> tuple[Table, ...]:
-        """Return the tables; a block absent from ``sums`` had too few suppliers."""
-        ...
+        """Return the tables; a block absent from ``sums`` had too few suppliers. Only asked of the last round."""
+
+    def merge(self, states: Sequence[State]) -> State:
+        """Return the state of all people behind ``states``, at least one; by default their sum."""
+        return merge(states)
+
+    def at_site(self, people: Callable[[], Iterable[Batch]]) -> "Statistic":
+        """Return what accumulates at this site; ``people`` gives all its prepared people, as often as it is called."""
+        return self
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds this analysis takes at most, this one included; from the study alone in the first round."""
+        return 1
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """The numbers that this round depends on beside the study; all finite. Empty in the first round."""
+        return ()
+
+    def further(self, sums: Sums) -> "Statistic | None":
+        """Return the statistic of the next round, or None where this round was the last."""
+        return None
+
+    def effective_people(self, state: State) -> float:
+        """Return on how many of the site's people the weights of this round rest: (sum w)^2 / (sum w^2); inf without any."""
+        return inf
+
+    @property
+    def keeps_local(self) -> bool:
+        """Whether a site writes values per person once it has seen the sums of the last round."""
+        return False
+
+    def locally(self, sums: Sums, people: Callable[[], Iterable[Batch]]) -> Local | None:
+        """Return what this site computes for its own people from the sums of the last round, or None."""
+        return None
 
 
 def merge(states: Sequence[State]) -> State:

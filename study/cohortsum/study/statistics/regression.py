@@ -34,7 +34,16 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
 from cohortsum.study.statistics.design import Design, Group, build_design
 from cohortsum.study.statistics.estimates import Totals, estimate, term_names
-from cohortsum.study.statistics.interface import Block, Members, State, Sums, merge, set_name, to_grid
+from cohortsum.study.statistics.interface import (
+    Block,
+    Members,
+    State,
+    Statistic,
+    Sums,
+    merge,
+    set_name,
+    to_grid,
+)
 from cohortsum.study.statistics.opening import opened
 from cohortsum.study.statistics.products import Slice, centred, exact, floating, people_by_level, slices
 from cohortsum.study.statistics.regression_tables import Request, tables
@@ -43,7 +52,7 @@ from cohortsum.study.variables import Factor, Number, Variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Regression:
+class Regression(Statistic):
     """A linear model per outcome on shared terms.
 
     Attributes:

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, SUMMARY_COLUMNS, Absent, Cell, Status, Table
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
-from cohortsum.study.statistics.interface import Block, Members, State, Sums, marked, set_name, to_grid
+from cohortsum.study.statistics.interface import (
+    Block,
+    Members,
+    State,
+    Statistic,
+    Sums,
+    marked,
+    set_name,
+    to_grid,
+)
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
@@ -27,7 +36,7 @@ NO_NOISE = Absent("no noise")
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Statistic):
     """n, missing, mean, SD and variance of each variable in each cell of the ``by`` factors.
 
     Attributes:

@@ -1,0 +1,68 @@
+"""From an analysis as a study freezes it to the statistic that computes it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cohortsum.study.batch import Batch
+from cohortsum.study.definition import (
+    AnalysisSpec,
+    Condition,
+    CrosstabSpec,
+    FrozenStudy,
+    HistogramSpec,
+    RegressionSpec,
+    SummarySpec,
+    holds,
+    write_term,
+)
+from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.histogram import Histogram
+from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.units import Where
+
+
+def fraction_bits(max_participants: int) -> int:
+    """Return the bits behind the binary point of the finest grid on which max_participants values of 1 cannot wrap."""
+    return 62 - max_participants.bit_length()
+
+
+def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
+    """Return the statistic behind one analysis of a study."""
+    bits = fraction_bits(study.protection.max_participants)
+    where = None if spec.where is None else _subgroup(study, spec.where)
+    numbers, factors = study.numbers, study.factors
+    match spec:
+        case SummarySpec():
+            variables = tuple(numbers[name] for name in spec.variables)
+            return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
+        case HistogramSpec():
+            return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
+        case CrosstabSpec():
+            return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
+        case RegressionSpec():
+            report = spec.report
+            return Regression(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                missing=spec.missing,
+                fraction_bits=bits,
+                effect=None if report is None else report.effect,
+                correction="none" if report is None else report.correction,
+                contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
+                tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
+                where=where,
+            )
+        case _:
+            raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
+
+
+def _subgroup(study: FrozenStudy, condition: Condition) -> Where:
+    def where(batch: Batch) -> NDArray[np.bool_]:
+        return holds(condition, batch, study.factors)
+
+    return where

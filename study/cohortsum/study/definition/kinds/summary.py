@@ -1,0 +1,56 @@
+"""``kind: summary``: counts and moments of variables, by groups."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from cohortsum.study.definition.expressions import Condition
+from cohortsum.study.definition.fields import Name
+from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.reading import Reading
+from cohortsum.study.results import SUMMARY_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySpec(AnalysisSpec):
+    """n, mean, variance and SD of ``variables`` in every combination of the levels of ``by``."""
+
+    kind: ClassVar[str] = "summary"
+
+    name: str
+    variables: tuple[str, ...]
+    by: tuple[str, ...]
+    where: Condition | None
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The grouping factors."""
+        return frozenset(self.by)
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """The variables."""
+        return frozenset({"variables"})
+
+    @property
+    def suppliable(self) -> frozenset[str]:
+        """What is summarised."""
+        return frozenset(self.variables)
+
+
+class SummaryEntry(AnalysisSection):
+    """n, mean, variance and SD of variables, by groups."""
+
+    kind: Literal["summary"]
+    variables: Annotated[tuple[Name, ...], Field(min_length=1)]
+    by: tuple[Name, ...] = ()
+
+    def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, SummarySpec]:
+        """Return the entry with globs written out, and the spec."""
+        variables = reading.numbers(self.variables, path_of(name, "variables"))
+        by = reading.factors(self.by, path_of(name, "by"), {"variable", *SUMMARY_COLUMNS})
+        return (
+            self.model_copy(update={"variables": variables, "by": by}),
+            SummarySpec(name, variables, by, where),
+        )

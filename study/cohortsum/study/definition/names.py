@@ -1,0 +1,22 @@
+"""Names of variables as people write them: with a ``*``, or with a slip of the pen."""
+
+import difflib
+import fnmatch
+from collections.abc import Collection
+
+
+def is_glob(name: str) -> bool:
+    """Return whether ``name`` stands for several names; ``*`` is the only wildcard."""
+    return "*" in name
+
+
+def matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a glob matches, sorted; only ``*`` is special, and case matters."""
+    literal = pattern.replace("[", "[[]").replace("?", "[?]")
+    return sorted(name for name in names if fnmatch.fnmatchcase(name, literal))
+
+
+def nearest(name: str, known: Collection[str], otherwise: str) -> str:
+    """Return the cure for an unknown name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
