@@ -14,6 +14,7 @@ class Status(StrEnum):
     ALIASED = "aliased"
     NOT_ESTIMABLE = "not estimable"
     TOO_FEW_SITES = "too few sites"
+    NOT_FINISHED = "not finished"
 
 
 @dataclass(frozen=True, slots=True)
