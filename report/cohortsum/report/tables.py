@@ -28,6 +28,13 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
     ),
+    "glm": frozenset(
+        {"b", "se", "statistic", "p", "low", "high", "n", "df"}
+        | {"odds_ratio", "odds_low", "odds_high", "rate_ratio", "rate_low", "rate_high"}
+    ),
+    "fit": frozenset(
+        {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
+    ),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }

@@ -8,6 +8,7 @@ from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStu
 from cohortsum.study.definition.kinds import (
     AnalysisSpec,
     CrosstabSpec,
+    GlmSpec,
     HistogramSpec,
     RegressionSpec,
     ReportSpec,
@@ -26,6 +27,7 @@ __all__ = [
     "EnrolSpec",
     "Expression",
     "FrozenStudy",
+    "GlmSpec",
     "HistogramSpec",
     "RegressionSpec",
     "ReportSpec",

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
@@ -17,6 +18,7 @@ __all__ = [
     "AnalysisSection",
     "AnalysisSpec",
     "CrosstabSpec",
+    "GlmSpec",
     "HistogramSpec",
     "RegressionSpec",
     "ReportSpec",
@@ -27,7 +29,8 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
-    | RegressionEntry,
+    | RegressionEntry
+    | GlmEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -36,12 +39,13 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
+    "glm": GlmEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier",
         "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
