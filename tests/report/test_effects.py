@@ -80,6 +80,15 @@ def test_a_term_that_is_not_there_is_refused() -> None:
         ("lh_bankssts_thickness", "left", "banks of superior temporal sulcus", "L_bankssts"),
         ("rh_isthmuscingulate_area", "right", "isthmus cingulate", "R_isthmuscingulate"),
         ("rh_G&S_frontomargin_thickness", "right", "G&S_frontomargin", "R_G&S_frontomargin"),
+        ("L_insula_thickavg", "left", "insula", "L_insula"),
+        ("R_cuneus_surfavg", "right", "cuneus", "R_cuneus"),
+        ("Left-Hippocampus", "left", "hippocampus", "Lhippo"),
+        ("Right-Thalamus-Proper", "right", "thalamus", "Rthal"),
+        ("Right-VentralDC", "right", "ventral diencephalon", "Right-VentralDC"),
+        ("Raccumb", "right", "accumbens", "Raccumb"),
+        ("Left-vessel", None, "Left-vessel", "Left-vessel"),
+        ("L_spleen_thickavg", None, "L_spleen_thickavg", "L_spleen_thickavg"),
+        ("LThickness", None, "LThickness", "LThickness"),
         ("LAB_TSC", None, "LAB_TSC", "LAB_TSC"),
         ("lh_bankssts", None, "lh_bankssts", "lh_bankssts"),
         ("lh__thickness", None, "lh__thickness", "lh__thickness"),
@@ -99,14 +108,12 @@ def test_the_atlas_has_34_regions_with_their_own_labels() -> None:
 
 def test_the_enigma_table_has_the_toolbox_columns_and_names() -> None:
     header, *rows = csv.reader(to_enigma_csv(thickness_table(), TERM, "asd-open_autism").splitlines())
-    assert header == ["CorticalThickness", *COLUMNS]
-    assert (
-        " ".join(header[1:]) == "Structure d_icv se_icv low_ci_icv up_ci_icv n_controls n_patients pobs fdr_p"
-    )
+    assert header == ["CorticalThickness", *COLUMNS, "status"]
+    assert " ".join(COLUMNS) == "Structure d_icv se_icv low_ci_icv up_ci_icv n_controls n_patients pobs fdr_p"
     assert len(rows) == len(THICKNESS)
     assert {row[0] for row in rows} == {"asd-open_autism"}
     estimates = ["-0.2", "0.05", "-0.29800000000000004", "-0.10200000000000001"]
-    assert rows[0][1:] == ["L_bankssts", *estimates, "750", "650", "0.00025", "0.001"]
+    assert rows[0][1:] == ["L_bankssts", *estimates, "750", "650", "0.00025", "0.001", "ok"]
     assert rows[34][1] == "R_bankssts"
 
 
@@ -117,7 +124,14 @@ def test_an_absent_effect_is_empty_in_the_enigma_table() -> None:
     )
     header, row, _ = to_enigma_csv(table, TERM, "x").splitlines()
     assert header.startswith("Measure,Structure,")
-    assert row == "x,L_fusiform,,,,,750,650,,"
+    assert row == "x,L_fusiform,,,,,750,650,,,all missing"
+
+
+def test_structures_under_the_cortex_are_named_as_in_the_toolbox() -> None:
+    table = regression(effect_row("Left-Thalamus", 0.1, 0.01), effect_row("Right-Accumbens-area", 0.1, 1.0))
+    header, *rows = csv.reader(to_enigma_csv(table, TERM, "x").splitlines())
+    assert header[0] == "SubcorticalVolume"
+    assert [row[1] for row in rows] == ["Lthal", "Raccumb"]
 
 
 def test_an_enigma_table_needs_cohens_d() -> None:
