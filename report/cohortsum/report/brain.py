@@ -14,7 +14,7 @@ from cohortsum.report.colours import diverging, legend
 from cohortsum.report.effects import RATIOS, Effect, Effects
 from cohortsum.report.outlines import CORTEX, SUBCORTEX, Outlines
 from cohortsum.report.scales import MINUS
-from cohortsum.report.svg import Figure, Panel, element, tip, words
+from cohortsum.report.svg import Figure, Panel, element, number, tip, words
 from cohortsum.study.results import Absent
 
 FEWEST: Final = 8
@@ -22,6 +22,7 @@ FEWEST: Final = 8
 
 LEVEL: Final = 0.05
 _NAMED: Final = 12
+_HEAVY: Final = 1.8
 _WIDTH: Final = 360.0
 _GAP: Final = 8.0
 _SIDES: Final[tuple[Hemisphere, ...]] = ("left", "right")
@@ -38,8 +39,8 @@ def brain_figures(effects: Effects) -> tuple[Figure, ...]:
         of_measure = [item for item in named if item[0].measure == measure and item[0].hemisphere]
         cortex = {_key(name): effect for name, effect in of_measure if name.is_cortical}
         strangers = [name.name for name, _ in of_measure if not (name.is_cortical or name.is_subcortical)]
-        drawn = {(side, region) for (side, _), view in CORTEX.items() for region in view.regions}
-        known = [(side, region) for side in _SIDES for region in DESIKAN_KILLIANY]
+        drawn: set[_Key] = {(side, region) for (side, _), view in CORTEX.items() for region in view.regions}
+        known: list[_Key] = [(side, region) for side in _SIDES for region in DESIKAN_KILLIANY]
         if _worth(cortex, drawn):
             end = _end(cortex.values(), effects)
             panels = tuple(_hemisphere(side, cortex, effects, end) for side in _SIDES)
@@ -47,12 +48,11 @@ def brain_figures(effects: Effects) -> tuple[Figure, ...]:
             caption = _caption(cortex, known, drawn, strangers, effects)
             figures.append(Figure(title, caption, panels, f"{measure or 'cortex'}-map"))
     deep = {_key(name): effect for name, effect in named if name.is_subcortical}
-    drawn = {(side, name) for side in _SIDES for name in SUBCORTICAL if f"{side} {name}" in SUBCORTEX.regions}
+    structures: list[_Key] = [(side, name) for side in _SIDES for name in SUBCORTICAL]
+    drawn = {(side, name) for side, name in structures if f"{side} {name}" in SUBCORTEX.regions}
     if _worth(deep, drawn):
-        asked = dict.fromkeys(name for _, name in deep)
         panel = _slice(deep, effects, _end(deep.values(), effects))
-        known = [(side, name) for side in _SIDES for name in asked]
-        caption = "Coronal slice, left on the left. " + _caption(deep, known, drawn, [], effects)
+        caption = "Coronal slice, left on the left. " + _caption(deep, structures, drawn, [], effects)
         figures.append(Figure(f"{effects.term}: subcortical volumes", caption, (panel,), "subcortical-map"))
     return tuple(figures)
 
@@ -110,7 +110,7 @@ def _hemisphere(side: Hemisphere, values: dict[_Key, Effect], effects: Effects, 
         scale = width / max(each.width for each in CORTEX.values())
         height = max(height, scale * outlines.height)
         x = place * (width + _GAP)
-        parts.append(_view(outlines, x, 24.0, scale, _coloured(outlines, side, values, effects, end)))
+        parts.append(_view(outlines, x, 24.0, scale, _coloured(outlines, side, values, effects, end, scale)))
         parts.append(words(x + scale * outlines.width / 2, 24 + height + 12, view, "f-muted", "middle"))
     y = 24 + height + 36
     parts.append(legend(80, y, 200, end, _measure(effects)))
@@ -124,7 +124,7 @@ def _slice(values: dict[_Key, Effect], effects: Effects, end: float) -> Panel:
     shapes = [
         shape
         for side in _SIDES
-        for shape in _coloured(SUBCORTEX, side, values, effects, end, prefix=f"{side} ")
+        for shape in _coloured(SUBCORTEX, side, values, effects, end, scale, f"{side} ")
     ]
     height = scale * SUBCORTEX.height
     parts = [_view(SUBCORTEX, 30.0, 8.0, scale, shapes)]
@@ -147,6 +147,7 @@ def _coloured(
     values: dict[_Key, Effect],
     effects: Effects,
     end: float,
+    scale: float,
     prefix: str = "",
 ) -> list[str]:
     """Return the regions of one side; significant ones last, so that no neighbour covers their outline."""
@@ -165,7 +166,16 @@ def _coloured(
         said = tip(f"{_label(key)}: {_measure(effects)} {_text(size)}")
         fill = diverging(size, end)
         if effects.significant(effect, LEVEL):
-            heavy.append(element("path", "f-outline", said, d=outline, fill=fill, style="stroke-width:4"))
+            heavy.append(
+                element(
+                    "path",
+                    "f-outline",
+                    said,
+                    d=outline,
+                    fill=fill,
+                    style=f"stroke-width:{number(_HEAVY / scale)}",
+                )
+            )
         else:
             plain.append(element("path", "f-thin", said, d=outline, fill=fill))
     return plain + heavy
@@ -196,14 +206,14 @@ def _caption(
                 if key not in drawn and size is not None
             ],
         ),
-        (
-            "No estimate",
-            [f"{_label(key)} ({values[key].reason})" for key, size in sizes.items() if size is None],
-        ),
         ("Hatched, not in this table", [_label(key) for key in known if key in drawn and key not in values]),
         ("No region of this atlas", list(strangers)),
     )
-    for head, names in lists:
+    unknown: dict[str, list[str]] = {}
+    for key, size in sizes.items():
+        if size is None:
+            unknown.setdefault(values[key].reason, []).append(_label(key))
+    for head, names in (*lists, *((f"No estimate ({reason})", names) for reason, names in unknown.items())):
         if names:
             more = len(names) - _NAMED
             rest = f" and {more} more" if more > 0 else ""

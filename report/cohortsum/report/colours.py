@@ -32,7 +32,7 @@ def diverging(value: float, end: float) -> str:
 
 def readable_on(value: float, end: float) -> str:
     """Return black or white, whichever is read better on the colour of ``value``."""
-    return "#ffffff" if abs(value) > 0.72 * end else "#1b1f24"
+    return "#ffffff" if abs(value) > 0.82 * end else "#1b1f24"
 
 
 def legend(x: float, y: float, width: float, end: float, name: str) -> str:

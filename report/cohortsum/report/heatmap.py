@@ -43,7 +43,8 @@ def _panel(rows: list[Record], title: str) -> tuple[Panel, bool]:
         pairs[one, other] = pairs[other, one] = value(row, "r")
     named = len(names) <= MOST_NAMED
     room = min(130.0, max(width_of(name, 10) for name in names) + 8) if named else 6.0
-    cell = min(38.0, (_WIDTH - room - 4) / len(names))
+    beyond = 0.45 * room if named else 4.0  # slanted labels reach over the right edge
+    cell = min(38.0, (_WIDTH - room - beyond) / len(names))
     top = (20.0 if title else 4.0) + (0.72 * room + 6 if named else 0.0)
     parts = [words(4, 13, shortened(title, _WIDTH - 8, 12), "f-head")] if title else []
     missing = False
@@ -55,7 +56,7 @@ def _panel(rows: list[Record], title: str) -> tuple[Panel, bool]:
             parts.append(words(room - 4, middle + 0.35 * size, label, "f-small", "end", font_size=size))
             x = room + cell * (i + 0.5)
             turn = f"rotate(-45 {x:.2f} {top - 4:.2f})"
-            short = shortened(one, room, size)
+            short = shortened(one, min(room, (_WIDTH - x) / 0.72), size)
             parts.append(words(x, top - 4, short, "f-small", font_size=size, transform=turn))
         for j, other in enumerate(names):
             if i == j:
@@ -77,7 +78,7 @@ def _panel(rows: list[Record], title: str) -> tuple[Panel, bool]:
                     x=at[0],
                     y=at[1],
                     text_anchor="middle",
-                    font_size=10,
+                    font_size=min(10.0, 0.27 * cell),
                     fill=readable_on(r, 1.0),
                 )
                 parts.append(text)

@@ -100,6 +100,7 @@ def facts(document: ResultDocument) -> list[tuple[str, str]]:
     rows = [
         ("study", f"{study.id}, version {study.version}"),
         ("fingerprint", study.fingerprint),
+        ("consortium", document.roster.consortium or ""),
         ("data epoch", document.epoch),
         ("sites in the sums", f"{len(sites.survivors)}: {', '.join(sites.survivors)}"),
         ("dropped out", dropouts),

@@ -45,7 +45,7 @@ th,td{padding:3px 10px;text-align:left;vertical-align:top;border-bottom:1px soli
 thead th{border-bottom:2px solid var(--line);white-space:nowrap}
 tbody tr:nth-child(even){background:var(--band)}
 td.n,th.n{text-align:right;white-space:nowrap}
-td.t{max-width:34ch;overflow-wrap:anywhere;min-width:7ch}
+td.t{max-width:40ch;overflow-wrap:break-word}
 .absent{color:var(--muted);font-style:italic}
 table.forest{width:100%;max-width:860px}
 table.forest td,table.forest th{padding:2px 8px}
@@ -53,14 +53,15 @@ table.forest td.plot{padding:0;width:40%;min-width:120px;border-bottom:0}
 table.forest tbody tr{background:none}
 table.forest td.plot svg{display:block;overflow:visible}
 table.forest tr.group th{padding-top:9px;border-bottom:0}
-table.forest td.o{overflow-wrap:anywhere;min-width:9ch}
+table.forest td.o{overflow-wrap:anywhere;min-width:14ch}
 table.forest tr.strong td{font-weight:600}
 table.forest tfoot td{border-bottom:0;font-size:.8rem}
 details{margin:0 0 1em}
 summary{cursor:pointer;color:var(--link);padding:4px 0}
 footer{color:var(--muted);border-top:1px solid var(--line);padding-top:10px;font-size:.9rem}
 @media (max-width:560px){body{padding:14px 12px 40px}table.forest td,table.forest th{padding:2px 4px}
-table.forest{font-size:.78rem}table.forest .wide{display:none}table.forest td.plot{min-width:84px}
+table.forest{font-size:.76rem}table.forest .wide{display:none}table.forest td.plot{min-width:60px;width:24%}table.forest td.o{min-width:11ch}
+table.forest thead th{white-space:normal}table.forest th,table.forest td.n{letter-spacing:-.02em}
 dl div{grid-template-columns:104px 1fr}}
 @media print{:root{--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--band:#f4f4f4;--link:#000;--warm:#fff;--mark:#555}
 body{max-width:none;padding:0}figure,tr,nav{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}

@@ -66,12 +66,14 @@ def forest_html(effects: Effects) -> str:
     title = f"{effects.term}: {effects.measure} with 95 % interval" + (
         f", the {len(shown.rows)} smallest p of {len(effects.rows)}" if left_out else ""
     )
+    counted = any(not isinstance(effect.n, Absent) for effect in shown.rows)
+    count_head = '<th scope=col class="n wide">n</th>' if counted else ""
     head = (
         f"<tr><th scope=col>{'term' if effects.of_terms else 'outcome'}</th><th scope=col></th>"
         f'<th scope=col class=n>{clean(effects.measure)} [95 % CI]</th><th scope=col class="n">{p_head}</th>'
-        '<th scope=col class="n wide">n</th></tr>'
+        f"{count_head}</tr>"
     )
-    body = "\n".join(_line(line, effects, scale) for line in lines)
+    body = "\n".join(_line(line, effects, scale, counted) for line in lines)
     return (
         f'<div class="scroll"><table class="forest"><caption>{clean(title)}</caption>\n<thead>{head}</thead>\n'
         f"<tbody>\n{body}\n</tbody>\n<tfoot><tr><td></td><td class=plot>{_axis(scale)}</td>"
@@ -100,18 +102,18 @@ def _scale(effects: Effects) -> Scale:
     return Scale(low, high, _START, _END)
 
 
-def _line(line: Line, effects: Effects, scale: Scale) -> str:
+def _line(line: Line, effects: Effects, scale: Scale, counted: bool) -> str:
     if line.effect is None:
         return f'<tr class="group"><th scope="rowgroup" colspan="5">{clean(line.label)}</th></tr>'
     label = f'<td class="o" title="{clean(line.effect.outcome)}">{clean(line.label)}</td>'
     null = _stroke("f-axis", scale.at(effects.null), scale.at(effects.null), 0, _HEIGHT)
     interval = line.effect.interval
     n = line.effect.n
-    count = "" if isinstance(n, Absent) else f"{n:,.0f}"
+    count = f'<td class="n wide">{"" if isinstance(n, Absent) else f"{n:,.0f}"}</td>' if counted else ""
     if interval is None:
         return (
             f"<tr>{label}<td class=plot>{_drawing(null)}</td>"
-            f'<td colspan="2" class="n absent">{clean(line.reason)}</td><td class="n wide">{count}</td></tr>'
+            f'<td colspan="2" class="n absent">{clean(line.reason)}</td>{count}</tr>'
         )
     low, estimate, high = (scale.at(end) for end in interval)
     middle = _HEIGHT // 2
@@ -124,7 +126,7 @@ def _line(line: Line, effects: Effects, scale: Scale) -> str:
     strong = " class=strong" if line.significant else ""
     return (
         f"<tr{strong}>{label}<td class=plot>{_drawing(null + marks)}</td><td class=n>{clean(line.estimate)}</td>"
-        f'<td class=n>{clean(line.p)}</td><td class="n wide">{count}</td></tr>'
+        f"<td class=n>{clean(line.p)}</td>{count}</tr>"
     )
 
 

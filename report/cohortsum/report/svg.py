@@ -48,7 +48,8 @@ def _rules(ink: str, muted: str, rule: str, grid: str, paper: str, dark: bool) -
         for place, pair in enumerate([(light, night) for light, night, _ in SERIES])
     )
     return (
-        f".f-text,.f-head,.f-small{{fill:{ink}}}.f-muted{{fill:{muted}}}.f-axis,.f-outline{{stroke:{ink}}}"
+        f".f-text,.f-head,.f-small{{fill:{ink}}}.f-muted{{fill:{muted}}}.f-axis{{stroke:{ink}}}"
+        f".f-outline{{stroke:{'#ffcf33' if dark else ink}}}"
         f".f-thin{{stroke:{rule}}}.f-grid{{stroke:{grid}}}.f-paper{{fill:{paper}}}.f-hatching{{stroke:{muted}}}"
         f".f-quiet{{fill:{grid}}}{series}"
     )
