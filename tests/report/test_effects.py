@@ -5,12 +5,13 @@ import csv
 import pytest
 
 from cohortsum.report.anatomy import DESIKAN_KILLIANY, read_name
-from cohortsum.report.effects import effect_terms, read_effects
+from cohortsum.report.effects import effect_terms, read_effects, read_meta, read_terms
 from cohortsum.report.enigma import COLUMNS, to_enigma_csv
 from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.results import NO_DATA, Absent, Status, Table
 from cohortsum.study.statistics.regression_tables import COEFFICIENT_COLUMNS
 from tests.report.example import TERM, THICKNESS, absent_row, age_row, effect_row, regression, thickness_table
+from tests.report.kinds import COX, LOGISTIC, META
 
 PLAIN = Table(
     "labs",
@@ -149,3 +150,51 @@ def test_the_strongest_effects_keep_table_order_and_those_without_a_p_value_go_f
     effects = read_effects(regression(*rows), TERM)
     kept = {most: [row.outcome for row in effects.strongest(most).rows] for most in range(1, 6)}
     assert kept == {1: ["c"], 2: ["c", "d"], 3: ["a", "c", "d"], 4: list("abcd"), 5: list("abcd")}
+
+
+def test_a_cox_model_shows_hazard_ratios_of_its_terms() -> None:
+    effects = read_terms(COX, "death")
+    assert (effects.measure, effects.null, effects.of_terms) == ("hazard ratio", 1.0, True)
+    assert [row.outcome for row in effects.rows] == ["age", "sex[female]", "ecog", "karno"]
+    low, estimate, high = effects.rows[1].interval or (0.0, 0.0, 0.0)
+    assert (low, estimate, high) == pytest.approx((0.41425, 0.57545, 0.79938), rel=1e-4)
+    assert isinstance(effects.rows[1].se, Absent)  # a ratio has none; that of its logarithm is in the table
+    assert (effects.rows[3].interval, effects.rows[3].reason) == (None, "aliased")
+
+
+def test_a_ratio_that_the_table_states_is_taken_and_not_computed() -> None:
+    effects = read_effects(LOGISTIC, "age")
+    assert effects.measure == "odds ratio"
+    assert effects.rows[0].estimate == LOGISTIC.rows[1][11]
+
+
+def test_without_a_ratio_a_generalised_linear_model_shows_its_coefficient() -> None:
+    plain = Table("x", "glm", LOGISTIC.columns[:11], tuple(row[:11] for row in LOGISTIC.rows))
+    assert (read_effects(plain, "age").measure, read_effects(plain, "age").null) == ("b", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "b", "reason"), [(0.0, 1.0, "interval reaches 0"), (-1.0, 1.0, "interval reaches 0")]
+)
+def test_a_ratio_whose_interval_reaches_zero_has_no_place_on_a_log_axis(
+    low: float, b: float, reason: str
+) -> None:
+    row = (*LOGISTIC.rows[1][:11], b, low, 2.0)
+    (effect,) = read_effects(Table("x", "glm", LOGISTIC.columns, (row,)), "age").rows
+    assert (effect.interval, effect.reason) == (None, reason)
+
+
+def test_a_hazard_ratio_beyond_any_number_is_not_shown() -> None:
+    row = ("death", "age", 900.0, 1.0, 900.0, 0.0, 898.0, 902.0, 226, 221, "ok")
+    (effect,) = read_terms(Table("x", "cox", COX.columns, (row,)), "death").rows
+    assert (effect.interval, effect.reason) == (None, "too large to show")
+
+
+def test_a_meta_analysis_has_one_estimate_per_outcome_and_model() -> None:
+    effects = read_meta(META, "random")
+    assert (effects.term, effects.measure, len(effects.rows)) == ("random", "estimate", 16)
+    assert effects.rows[0].estimate == META.rows[16][2]
+    with pytest.raises(ValueError, match="no row of model 'bayes'"):
+        read_meta(META, "bayes")
+    with pytest.raises(ValueError, match="no row of outcome 'life'"):
+        read_terms(COX, "life")

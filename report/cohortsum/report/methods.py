@@ -174,8 +174,9 @@ def _what(table: Table) -> str:
 def _model(table: Table) -> str:
     outcomes = _distinct(table, "outcome")
     terms = [term for term in _distinct(table, "term") if term != INTERCEPT]
+    each = f"one for each of {len(outcomes)} outcomes ({listed(outcomes)})"
     sentence = (
-        f"{_MODELS[table.kind]}, one for each of {_plural(len(outcomes), 'outcome')} ({listed(outcomes)})"
+        f"{_MODELS[table.kind]}, {each if len(outcomes) != 1 else f'of the outcome {listed(outcomes)}'}"
     )
     sentence += f", with the coefficients {listed(terms)}." if terms else "."
     asked = [row for row in records(table) if value(row, "d") is not None]
