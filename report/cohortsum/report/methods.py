@@ -58,9 +58,9 @@ def code(text: str) -> str:
     return f"{fence}{gap}{flat}{gap}{fence}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names in code spans; of many the first ones, and how many more there are."""
-    shown = [code(name) for name in names[:_NAMED]]
+def listed(names: Sequence[str], most: int = _NAMED) -> str:
+    """Return names in code spans; of more than ``most`` the first ones, and how many more there are."""
+    shown = [code(name) for name in names[:most]]
     more = len(names) - len(shown)
     if more:
         return f"{', '.join(shown)} and {more} more"
@@ -75,10 +75,10 @@ def _people(document: ResultDocument) -> str:
     sites = document.sites
     consortium = document.roster.consortium
     of = f" of the consortium {code(consortium)}" if consortium else ""
-    sums = f"Data of {_plural(len(sites.survivors), 'site')} ({listed(sites.survivors)}){of}, data epoch {code(document.epoch)}, "
+    sums = f"Data of {_plural(len(sites.survivors), 'site')} ({listed(sites.survivors, len(sites.survivors))}){of}, data epoch {code(document.epoch)}, "
     sums += "were analysed by secure aggregation: each site added its masked sums, and only the total over sites was opened."
     if sites.dropouts:
-        sums += f" {_plural(len(sites.dropouts), 'site')} took part and dropped out ({listed(sites.dropouts)}); no number includes their people."
+        sums += f" {_plural(len(sites.dropouts), 'site')} took part and dropped out ({listed(sites.dropouts, len(sites.dropouts))}); no number includes their people."
     return sums
 
 
