@@ -180,3 +180,15 @@ def test_of_very_many_outcomes_the_plot_shows_the_smallest_p() -> None:
     html = report_html(document(regression(*rows)))
     assert "the 150 smallest p of 200" in html
     assert html.count('<td class="o"') == 150
+
+
+def test_an_interval_without_end_is_cut_at_the_axis_and_marked() -> None:
+    wide = ("death", "ecog", 0.5, 60.0, 0.01, 0.99, -117.0, 118.0, 226, 221, "ok")
+    far = ("death", "dose", 20.0, 0.1, 200.0, 0.0, 19.8, 20.2, 226, 221, "ok")
+    html = report_html(document(Table("x", "cox", COX.columns, (*COX.rows, wide, far))))
+    forest = html.partition('<table class="forest">')[2].partition("</table>")[0]
+    assert (forest.count("◂"), forest.count("▸")) == (1, 2)
+    places = [float(x) for x in re.findall(r' (?:x|x1|x2|cx)="([-0-9.]+)%"', forest)]
+    assert min(places) >= 0
+    assert max(places) <= 100
+    assert forest.count("<rect") + forest.count("<circle") == 4  # the far one has an arrow alone

@@ -1,10 +1,13 @@
 """The files of a release: which there are, each once, and the same for the same document."""
 
+from dataclasses import replace
+
 import pytest
 
 from cohortsum.report.release import release_files
+from cohortsum.study.results import Cell, Table
 from tests.report.example import document, thickness_table
-from tests.report.kinds import KINDS
+from tests.report.kinds import HIDDEN, KINDS
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,25 @@ def test_every_table_has_its_csv_and_its_figures(files: list[tuple[str, bytes]])
             "thickness.thickness-map.svg",
         )
     }  # fmt: skip
+
+
+def altered(table: Table, number: Cell) -> Table:
+    """Return the table with every number replaced."""
+    rows = tuple(
+        tuple(number if isinstance(cell, int | float) else cell for cell in row) for row in table.rows
+    )
+    return replace(table, rows=rows)
+
+
+@pytest.mark.parametrize("number", [0, -1e-300, 1e300, 1, HIDDEN], ids=str)
+def test_no_number_keeps_a_release_from_being_written(number: Cell) -> None:
+    held = document(*(altered(table, number) for table in KINDS))
+    assert dict(release_files(held)).keys() >= {"report.html", "METHODS.md", "read.R"}
+
+
+def test_an_empty_table_is_no_fault() -> None:
+    held = document(*(replace(table, rows=()) for table in KINDS))
+    assert not any(name.startswith("figures/") for name, _ in release_files(held))
 
 
 def test_paths_are_unique_and_stay_in_the_folder(files: list[tuple[str, bytes]]) -> None:

@@ -37,7 +37,7 @@ from cohortsum.report.forest_layout import (
     Layout,
     place,
 )
-from cohortsum.report.forest_lines import Line, Order, arrange, span
+from cohortsum.report.forest_lines import Line, Order, arrange, axis_range, span
 from cohortsum.study.results import Absent
 
 SIGNIFICANT: Final = "#0072B2"  # blue of the Okabe-Ito palette
@@ -187,17 +187,19 @@ def _rows(page: Axes, at: Layout, lines: Sequence[Line]) -> None:
 
 def _markers(plot: Axes, lines: Sequence[Line], effects: Effects) -> None:
     """Draw intervals and estimates on an axis whose unit is one line, the first on top; ratios on a log axis."""
-    ends = [effects.null]
+    low_end, high_end = axis_range(effects)
     for y, line in enumerate(lines):
         interval = line.effect.interval if line.effect else None
         if interval is None:
             continue
         low, estimate, high = interval
-        ends += [low, high]
         colour = SIGNIFICANT if line.significant else OTHER
         plot.plot([low, high], [y, y], color=colour, linewidth=1.3, solid_capstyle="butt", zorder=2)
+        for beyond, x, arrow in ((low < low_end, low_end, "<"), (high > high_end, high_end, ">")):
+            if beyond:
+                plot.plot([x], [y], marker=arrow, markersize=4, color=colour, clip_on=False, zorder=3)
         _marker(plot, estimate, y, line.significant)
-    _scale(plot, effects, min(ends), max(ends))
+    _scale(plot, effects, low_end, high_end)
     plot.set(ylim=(len(lines) - 0.5, -0.5), yticks=[])
     plot.axvline(effects.null, color=INK, linewidth=0.8, zorder=1)
     plot.grid(axis="x", color=GRID, linewidth=0.5, zorder=0)
@@ -210,14 +212,11 @@ def _markers(plot: Axes, lines: Sequence[Line], effects: Effects) -> None:
 
 def _scale(plot: Axes, effects: Effects, low: float, high: float) -> None:
     """Set the range and the ticks of the axis of estimates."""
+    plot.set_xlim(low, high)
     if effects.measure not in RATIOS:
-        margin = 0.04 * (high - low) or 1.0  # 1.0: nothing to draw
-        plot.set_xlim(low - margin, high + margin)
         plot.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
         return
-    factor = max(high / low, 1.5) ** 0.06
     plot.set_xscale("log")
-    plot.set_xlim(low / factor, high * factor)
     wide = high / low > 50.0
     plot.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=7))
     plot.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -3,13 +3,16 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from cohortsum.report.anatomy import OutcomeName, read_name
 from cohortsum.report.effects import RATIOS, Effect, Effects
 from cohortsum.study.results import Absent
 
 Order = Literal["estimate", "name"]
+
+FURTHEST: Final = 1e4
+"""The greatest ratio on an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,25 @@ class Line:
     p: str = ""
     reason: str = ""
     significant: bool = False
+
+
+def axis_range(effects: Effects) -> tuple[float, float]:
+    """Return the ends of the axis of estimates: all intervals and the null, with a little room.
+
+    A ratio's axis ends at 1/10000 and 10000: a model that separates the people has limits of any size, and beside them
+    nothing else could be told apart. Whoever draws marks what goes on beyond.
+    """
+    ends = [effects.null]
+    for effect in effects.rows:
+        if effect.interval is not None:
+            ends += [effect.interval[0], effect.interval[2]]
+    low, high = min(ends), max(ends)
+    if effects.measure in RATIOS:
+        low, high = max(low, 1 / FURTHEST), min(high, FURTHEST)
+        factor = max(high / low, 1.5) ** 0.05
+        return low / factor, high * factor
+    room = 0.04 * (high - low) or 1.0  # 1.0: nothing to draw
+    return low - room, high + room
 
 
 def arrange(effects: Effects, order: Order, level: float) -> tuple[Line, ...]:
@@ -73,7 +95,7 @@ def _fixed(interval: tuple[float, float, float], effects: Effects) -> list[str]:
         decimals = max(0, 1 - math.floor(math.log10(high - low))) if high > low else 3
     elif effects.measure in RATIOS and low < 0.095:
         decimals = min(7, 1 - math.floor(math.log10(low))) if low > 0 else 7
-    style = f".{decimals}f" if decimals <= 6 else ".2e"
+    style = f".{decimals}f" if decimals <= 6 and high < 1e6 else ".2e"
     texts = [format(value, style) for value in interval]
     # a true minus sign, and never a negative zero
     return [text.replace("-", "\N{MINUS SIGN}") if float(text) else text.removeprefix("-") for text in texts]

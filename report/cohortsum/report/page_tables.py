@@ -7,8 +7,8 @@ narrow screen. All drawings of one plot share their scale.
 from typing import Final
 
 from cohortsum.report.effects import RATIOS, Effects
-from cohortsum.report.forest_lines import Line, arrange
-from cohortsum.report.scales import Scale, labels, rounded_out
+from cohortsum.report.forest_lines import Line, arrange, axis_range
+from cohortsum.report.scales import Scale, labels
 from cohortsum.report.svg import clean, element, number
 from cohortsum.report.text import cell_text
 from cohortsum.study.results import Absent, Cell, Table
@@ -90,16 +90,8 @@ def _cell(name: str, cell: Cell, right: bool) -> str:
 
 
 def _scale(effects: Effects) -> Scale:
-    ends = [effects.null]
-    for effect in effects.rows:
-        if effect.interval is not None:
-            ends += [effect.interval[0], effect.interval[2]]
-    low, high = min(ends), max(ends)
-    if effects.measure in RATIOS:
-        factor = max(high / low, 1.5) ** 0.05
-        return Scale(low / factor, high * factor, _START, _END, log=True)
-    low, high = rounded_out(low, high)
-    return Scale(low, high, _START, _END)
+    low, high = axis_range(effects)
+    return Scale(low, high, _START, _END, log=effects.measure in RATIOS)
 
 
 def _line(line: Line, effects: Effects, scale: Scale, counted: bool) -> str:
@@ -117,9 +109,15 @@ def _line(line: Line, effects: Effects, scale: Scale, counted: bool) -> str:
         )
     low, estimate, high = (scale.at(end) for end in interval)
     middle = _HEIGHT // 2
-    marks = _stroke(f"f-line f-line{0 if line.significant else 5}", low, high, middle, middle)
+    left, right = (min(max(end, _START), _END) for end in (low, high))
+    marks = _stroke(f"f-line f-line{0 if line.significant else 5}", left, right, middle, middle)
+    for beyond, x, arrow in ((low < _START, _START, "◂"), (high > _END, _END, "▸")):
+        if beyond:
+            marks += element("text", "f-small", arrow, x=f"{number(x)}%", y=middle + 4, text_anchor="middle")
     at = f"{number(estimate)}%"
-    if line.significant:
+    if not _START <= estimate <= _END:
+        pass  # the arrow says where it lies
+    elif line.significant:
         marks += element("rect", "f-fill0", x=at, y=middle - 4, width=8, height=8, transform="translate(-4)")
     else:
         marks += element("circle", "f-paper f-line5", cx=at, cy=middle, r=3.6)

@@ -16,7 +16,7 @@ class Scale:
 
     Attributes:
         low: value at ``start``; greater than 0 where ``log``.
-        high: value at ``end``; greater than ``low``.
+        high: value at ``end``; not below ``low``.
         start: place of ``low``.
         end: place of ``high``; smaller than ``start`` for an axis that points up.
         log: whether equal factors are equally long.
@@ -29,8 +29,10 @@ class Scale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the place of ``value``."""
+        """Return the place of ``value``; the middle where the range has no width that a double holds."""
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
+        if not 0.0 < high - low < math.inf:
+            return (self.start + self.end) / 2
         return self.start + (self.end - self.start) * (at - low) / (high - low)
 
     def ticks(self, most: int = 6) -> list[float]:
@@ -39,7 +41,12 @@ class Scale:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return the multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``, at most ``most`` of them."""
+    """Return the multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``, at most ``most`` of them.
+
+    A range that no double holds has none.
+    """
+    if not 0.0 < high - low < math.inf:
+        return []
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     for factor in (1.0, 2.0, 5.0, 10.0, 20.0):
         step = factor * power

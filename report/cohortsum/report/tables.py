@@ -33,7 +33,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"n", "chi2", "df", "p", "least_expected"}
         | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}
     ),
-    "proportion": frozenset({"count", "n", "proportion", "low", "high"}),
+    "proportion": frozenset({"count", "n", "proportion", "low", "high", "missing"}),
     "regression": _COEFFICIENTS,
     "glm": _COEFFICIENTS,
     "cox": _COEFFICIENTS,
