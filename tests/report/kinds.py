@@ -70,6 +70,15 @@ LOGISTIC = Table(
         )
     ),
 )
+FIT = Table(
+    "conversion.fit",
+    "fit",
+    (
+        *("outcome", "n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"),
+        "status",
+    ),
+    (("DIS_DIAB", 7485, 139, 7480, 1036.03, 1399.5, -518.0, 1046.0, 9, OK),),
+)
 COX = Table(
     "survival_model",
     "cox",
@@ -213,7 +222,7 @@ STRANGE = Table("poem", "poem", ("line", "status"), ((NASTY, OK),))
 VOLUMES = regression(effect_row("lh_S&T_thickness", 0.1, 0.2), *thickness_table().rows)
 
 KINDS = (
-    SUMMARY, HISTOGRAM, QUANTILES, CROSSTAB, thickness_table(), LOGISTIC, COX, MIXED, META, KAPLAN_MEIER, LOGRANK, PCA, TEST,
+    SUMMARY, HISTOGRAM, QUANTILES, CROSSTAB, thickness_table(), LOGISTIC, FIT, COX, MIXED, META, KAPLAN_MEIER, LOGRANK, PCA, TEST,
     CONTRAST, CORRELATION, COVARIANCE, PROPORTION, NORMATIVE, COMBAT, STRANGE,
 )  # fmt: skip
 """One table of every kind, and one of a kind that nobody knows."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from cohortsum.report.document import ResultDocument, RosterIdentity
+from cohortsum.report.document import LeftOut, ResultDocument, RosterIdentity
 from cohortsum.report.methods import code, describe, listed, methods_markdown
+from cohortsum.report.page import report_html
 from cohortsum.study.results import Table
 from tests.report.example import document, thickness_table
 from tests.report.kinds import (
@@ -135,3 +136,16 @@ def test_an_unchanged_sum_of_an_earlier_version_is_said() -> None:
     held: ResultDocument = document(replace(SUMMARY, notes=()))
     built = held.model_copy(update={"round": held.round.model_copy(update={"builds_on_version": 1})})
     assert "- unchanged sums from version: `1`" in methods_markdown(built)
+
+
+def test_several_rounds_and_the_sites_that_later_ones_lack_are_said() -> None:
+    held = document()
+    left = LeftOut(iteration=3, sites=("oak",))
+    rounds = held.round.model_copy(update={"iterations": 4, "left_out": (left,)})
+    several = held.model_copy(update={"round": rounds})
+    text = methods_markdown(several)
+    assert "4 iterations were opened over these people" in text
+    assert "Without `oak` from iteration 3 on." in text
+    assert "7d2c, attempt 1; 4 iterations" in report_html(several)
+    assert "from iteration 3 on: oak" in report_html(several)
+    assert "iterations" not in methods_markdown(held)

@@ -28,6 +28,7 @@ from cohortsum.report.document import (
 from cohortsum.report.release import release_files
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.planning import StudyPlan
+from cohortsum.study.results import Table
 
 
 def result_document(

@@ -79,6 +79,10 @@ def _people(document: ResultDocument) -> str:
     sums += "were analysed by secure aggregation: each site added its masked sums, and only the total over sites was opened."
     if sites.dropouts:
         sums += f" {_plural(len(sites.dropouts), 'site')} took part and dropped out ({listed(sites.dropouts, len(sites.dropouts))}); no number includes their people."
+    if document.round.iterations > 1:
+        sums += f" {document.round.iterations} iterations were opened over these people, each from the sums of the one before."
+    for left in document.round.left_out:
+        sums += f" Without {listed(left.sites, len(left.sites))} from iteration {left.iteration} on."
     return sums
 
 
@@ -143,6 +147,8 @@ def _what(table: Table) -> str:
             )
         case "crosstab":
             return f"People were counted in every combination of the levels of {listed(leading(table, 'count'))}."
+        case "fit":
+            return f"Deviance and likelihood of the fitted models are given for {on}."
         case "association":
             return "Association of the factors was measured by Pearson's chi-square without continuity correction."
         case "proportion":

@@ -24,6 +24,7 @@ KINDS: Final = {
     "proportion": "proportions",
     "regression": "linear regression",
     "glm": "generalised linear model",
+    "fit": "how each model fits",
     "cox": "Cox proportional hazards model",
     "mixed": "mixed model with a random site intercept",
     "meta": "two-stage meta-analysis",
@@ -87,6 +88,13 @@ def waivers(document: ResultDocument) -> list[str]:
     return [str(waiver) for waiver in held]
 
 
+def left_out(document: ResultDocument) -> list[str]:
+    """Return which sites were in earlier iterations and not in later ones."""
+    return [
+        f"from iteration {left.iteration} on: {', '.join(left.sites)}" for left in document.round.left_out
+    ]
+
+
 def _warnings(document: ResultDocument) -> str:
     lines = "".join(f"<li>{clean(line)}</li>" for line in warnings(document))
     return f'<ul class="warnings">{lines}</ul>\n' if lines else ""
@@ -119,8 +127,10 @@ def facts(document: ResultDocument) -> list[tuple[str, str]]:
         (
             "round",
             f"{document.round.id}, attempt {document.round.attempt}"
-            + (f"; unchanged sums from version {built_on}" if built_on else ""),
+            + (f"; unchanged sums from version {built_on}" if built_on else "")
+            + (f"; {document.round.iterations} iterations" if document.round.iterations > 1 else ""),
         ),
+        ("left out later", "; ".join(left_out(document))),
         ("roster", f"version {document.roster.version}, {document.roster.digest[:16]}…"),
         ("study digest", study.digest),
     ]
