@@ -69,6 +69,8 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
     [
         ("outcomes: [thick], terms", "outcomes: [thick, thin], terms", ALL),
         ("variables: [age], by", "variables: [age, thick], by", ALL),
+        ("by: [dx]}", "by: [dx], moments: 4}", ALL),
+        ("by: [dx]}", "by: [dx], moments: 2}", ALL),
         ("expires: 2099-12-31", "expires: 2099-12-30", ALL),
         ("terms: [dx, age, age2]", "terms: [dx, age, age2], report: {effect: dx}", ALL - BY_LEVEL),
         ("terms: [dx, age, age2]", "terms: [dx, age]", ALL - of("thickness")),

@@ -84,6 +84,7 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: summary, variables: [iq], by: [age]}", "by[0]", "made by factors"),
         ("{kind: summary, variables: [iq], by: [dx, dx]}", "by[1]", "twice"),
         ("{kind: summary, variables: [iq], where: dx == patient}", "where", "control, autism, other"),
+        ("{kind: summary, variables: [iq], moments: 3}", "moments", "2 or 4"),
         ("{kind: histogram, variables: [iq]}", "", "either edges"),
         ("{kind: histogram, variables: [iq], edges: [1, 3, 2]}", "", "increase"),
         ("{kind: histogram, variables: [iq], bins: {from: 2, to: 1, count: 3}}", "", "increase"),
@@ -199,6 +200,16 @@ def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
         NotInThisVersionError, match=r"^study\.yaml:1[68]: .*(weights|accept_noise): not in this"
     ):
         frozen(small(old, new))
+
+
+@pytest.mark.parametrize("key", ["minimum", "maximum", "min", "max", "extremes"])
+def test_extremes_are_refused_with_the_reason(key: str) -> None:
+    with pytest.raises(NotInThisVersionError) as caught:
+        frozen(small("variables: [age]", f"variables: [age], {key}: true"))
+    assert caught.value.message.startswith(
+        f"study.yaml:16: analyses.a.{key}: not in this version; an extreme is"
+    )
+    assert "no protocol opens it safely yet" in caught.value.message
 
 
 @pytest.mark.parametrize(

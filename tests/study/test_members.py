@@ -35,6 +35,7 @@ STATISTICS: dict[str, Statistic] = {
     "summary": Summary("s", (AGE, *OUTCOMES), (DX, SEX), BITS),
     "summary of everybody": Summary("s", (AGE,), (), BITS),
     "summary of a subgroup": Summary("s", OUTCOMES, (DX,), BITS, older),
+    "summary of four moments": Summary("s", (AGE,), (SEX,), BITS, moments=4),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (0.0, 2.0, 30.0, 60.0)),
     "histogram of a subgroup": Histogram("h", (AGE,), (10.0, 20.0, 30.0), older),
     "crosstab": Crosstab("c", (DX, SEX)),
@@ -218,6 +219,7 @@ def test_counts_of_two_levels_can_be_read_off_the_covariates(seed: int) -> None:
 VARIABLES = {"dx": DX, "sex": SEX, "hand": HAND, "age": AGE}
 EXACT: dict[str, Statistic] = {
     "summary": Summary("s", (AGE, OUTCOMES[0]), (DX, SEX), BITS),
+    "four moments": Summary("s", (AGE, OUTCOMES[0]), (DX, SEX), BITS, moments=4),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (10.0, 20.0, 65.0)),
     "crosstab": Crosstab("c", (DX, HAND, SEX)),
     "no factor": regression(terms=("age",), site_effect="none", outcomes=OUTCOMES[:2]),

@@ -17,7 +17,7 @@ from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 
 NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
-    "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se"}),
+    "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se", "skewness", "kurtosis"}),
     "histogram": frozenset({"low", "high", "count", "missing"}),
     "crosstab": frozenset({"count", "row_percent", "column_percent"}),
     "association": frozenset(

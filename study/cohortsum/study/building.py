@@ -36,7 +36,8 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
     match spec:
         case SummarySpec():
             variables = tuple(numbers[name] for name in spec.variables)
-            return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
+            by = tuple(factors[name] for name in spec.by)
+            return Summary(spec.name, variables, by, bits, where, spec.moments)
         case HistogramSpec():
             return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
         case CrosstabSpec():

@@ -30,6 +30,7 @@ INTERCEPT = "intercept"
 Cell = str | int | float | Absent
 
 SUMMARY_COLUMNS = ("n", "missing", "mean", "sd", "mean_noise_se", "status", "variance")
+SHAPE_COLUMNS = ("skewness", "kurtosis")
 CROSSTAB_COLUMNS = ("count", "row_percent", "column_percent", "status")
 ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
