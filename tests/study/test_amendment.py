@@ -25,6 +25,7 @@ analyses:
   ages: {kind: summary, variables: [age], by: [dx]}
   bands: {kind: histogram, variables: [age], edges: [0, 50, 100]}
   arms: {kind: crosstab, factors: [dx]}
+  shares: {kind: proportion, variables: [thick], thresholds: [2, 3], factors: [dx]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
@@ -77,7 +78,13 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
-        ("factors: [dx]}", "factors: [dx], where: age > 30}", ALL - of("arms")),
+        ("variables: [thick], thresholds", "variables: [thick, thin], thresholds", ALL),
+        ("thresholds: [2, 3]", "thresholds: [2, 4]", ALL - of("shares")),
+        (
+            "arms: {kind: crosstab, factors: [dx]}",
+            "arms: {kind: crosstab, factors: [dx], where: age > 30}",
+            ALL - of("arms"),
+        ),
         ("thin: {unit: mm, range: [0, 5]}", "thin: {unit: mm, range: [0, 6]}", ALL - of("together")),
         ('age2: "age^2"', 'age2: "age^2 + 1"', ALL - of("thickness")),
         ("age >= 18", "age >= 19", frozenset[str]()),
@@ -96,7 +103,8 @@ def test_a_change_costs_the_blocks_that_depend_on_it(
     if kept is None:  # another grid: only counts mean the same
         assert found < ALL
         assert all(
-            name.endswith(("people", "sites")) or name in of("bands") | of("arms") for name in found
+            name.endswith(("people", "sites")) or name in of("bands") | of("arms") | of("shares")
+            for name in found
         ), found
     else:
         assert found == kept

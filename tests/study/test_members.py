@@ -14,6 +14,7 @@ from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
+from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor
 from tests.ledger.oracle import rank
@@ -40,6 +41,8 @@ STATISTICS: dict[str, Statistic] = {
     "histogram of a subgroup": Histogram("h", (AGE,), (10.0, 20.0, 30.0), older),
     "crosstab": Crosstab("c", (DX, SEX)),
     "crosstab of a subgroup": Crosstab("c", (SEX, DX), older),
+    "proportion": Proportion("p", (AGE, OUTCOMES[0]), (20.0, 40.0), (DX,), (SEX,)),
+    "proportion of a subgroup": Proportion("p", (AGE,), (40.0,), (DX, SEX), (), older),
     "within": regression(effect="dx"),
     "none": regression(effect="dx", site_effect="none"),
     "numbers only": regression(terms=("age",), site_effect="none"),
@@ -222,6 +225,7 @@ EXACT: dict[str, Statistic] = {
     "four moments": Summary("s", (AGE, OUTCOMES[0]), (DX, SEX), BITS, moments=4),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (10.0, 20.0, 65.0)),
     "crosstab": Crosstab("c", (DX, HAND, SEX)),
+    "proportion": Proportion("p", (AGE, OUTCOMES[1]), (20.0,), (DX, HAND), (SEX,)),
     "no factor": regression(terms=("age",), site_effect="none", outcomes=OUTCOMES[:2]),
     "three factors": regression(
         terms=("hand", "dx", "sex", "age"), variables=VARIABLES, effect="dx", site_effect="none"

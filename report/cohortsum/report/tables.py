@@ -20,6 +20,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se", "skewness", "kurtosis"}),
     "histogram": frozenset({"low", "high", "count", "missing"}),
     "crosstab": frozenset({"count", "row_percent", "column_percent"}),
+    "proportion": frozenset({"count", "n", "proportion", "low", "high", "missing"}),
     "association": frozenset(
         {"n", "chi2", "df", "p", "least_expected"}
         | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}

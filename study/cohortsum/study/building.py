@@ -10,6 +10,7 @@ from cohortsum.study.definition import (
     CrosstabSpec,
     FrozenStudy,
     HistogramSpec,
+    ProportionSpec,
     RegressionSpec,
     SummarySpec,
     holds,
@@ -18,6 +19,7 @@ from cohortsum.study.definition import (
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
@@ -42,6 +44,15 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
             return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
         case CrosstabSpec():
             return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
+        case ProportionSpec():
+            return Proportion(
+                spec.name,
+                tuple(numbers[name] for name in spec.variables),
+                spec.thresholds,
+                tuple(factors[name] for name in spec.factors),
+                tuple(factors[name] for name in spec.by),
+                where,
+            )
         case RegressionSpec():
             report = spec.report
             return Regression(

@@ -36,6 +36,7 @@ ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
     *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
 )
+PROPORTION_COLUMNS = ("count", "n", "proportion", "low", "high", "status", "missing")
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -18,6 +19,7 @@ __all__ = [
     "AnalysisSpec",
     "CrosstabSpec",
     "HistogramSpec",
+    "ProportionSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -27,6 +29,7 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
+    | ProportionEntry
     | RegressionEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
@@ -35,13 +38,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "summary": SummaryEntry,
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
+    "proportion": ProportionEntry,
     "regression": RegressionEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "quantiles", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
         "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
