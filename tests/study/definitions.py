@@ -34,7 +34,7 @@ privacy: {noise: none}
 """
 
 LATER = [
-    "quantiles", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier", "logrank",
+    "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier", "logrank",
     "mixed", "meta", "combat", "normative", "test", "dp_sgd",
 ]  # fmt: skip
 

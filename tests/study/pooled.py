@@ -82,6 +82,26 @@ def federate(
     return totals
 
 
+def federate_rounds(
+    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 17
+) -> tuple[tuple[Table, ...], int]:
+    """Return the tables after the last round, and how many rounds it took; every round keeps what it promises."""
+    most = statistic.most_rounds
+    current, rounds = statistic, 1
+    assert current.parameters == ()
+    while True:
+        sums = federate(current, sites, batch_size)
+        following = current.further(sums)
+        if following is None:
+            assert rounds <= most
+            return current.finish(sums), rounds
+        again = current.further(dict(sums))
+        assert again is not None
+        assert again.parameters == following.parameters
+        assert np.all(np.isfinite(following.parameters))
+        current, rounds = following, rounds + 1
+
+
 def row(table: Table, **keys: str) -> dict[str, Cell]:
     """Return the one row whose cells equal ``keys``, by column name."""
     rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]

@@ -35,7 +35,7 @@ from tests.study.definitions import (
             "kind: sumary",
             16,
             "analyses.a",
-            "summary, histogram, crosstab, proportion, regression",
+            "summary, histogram, crosstab, proportion, quantiles, regression",
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
@@ -106,6 +106,53 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: proportion, variables: [iq], thresholds: [39.5]}", "thresholds[0]", "at least 40.0"),
         ("{kind: proportion, factors: [iq]}", "factors[0]", "made by factors"),
         ("{kind: proportion, factors: [dx], by: [dx]}", "factors[0]", "from one of the two"),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5]}", "", "either edges"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0, 0.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "minimum",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [1.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "below 1",
+        ),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5, 0.5], edges: [40, 160]}", "", "twice"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], min_bin: 5}",
+            "",
+            "refine",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 0.1}",
+            "refine",
+            "1200 pieces; at most 1000",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 120}",
+            "refine",
+            "no bin",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [60, 60.0000001, 160], refine: 1e-8}",
+            "refine",
+            "lost in the digits",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [5, 20]}}",
+            "bands.age",
+            "inside the range",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [30, 20]}}",
+            "bands.age",
+            "increase",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {dx: [30]}}",
+            "bands.dx",
+            "is a factor",
+        ),
         ("{kind: regression, outcomes: [iq], terms: [agee]}", "terms[0]", "did you mean 'age'?"),
         ("{kind: regression, outcomes: [iq], terms: [age, iq]}", "outcomes", "in a term"),
         ("{kind: regression, outcomes: [iq], terms: [age, age]}", "terms[1]", "twice"),
@@ -230,6 +277,10 @@ def test_extremes_are_refused_with_the_reason(key: str) -> None:
     [
         ("{kind: summary, variables: [iq], by: [n]}", "by[0]: the result table has a column 'n'; rename"),
         ("{kind: summary, variables: [iq], by: [variable]}", "a column 'variable'; rename"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], by: [n]}",
+            "a column 'n'; rename",
+        ),
         ("{kind: proportion, factors: [dx], by: [n]}", "a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, n]}", "factors[1]: the result table has a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, wide, wider]}", "factors: the table has 12000 cells"),

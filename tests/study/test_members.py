@@ -1,6 +1,7 @@
 """People sets: who enters which numbers, told by hand, by the numbers themselves, and by rank."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
 from cohortsum.study.statistics.proportion import Proportion
+from cohortsum.study.statistics.quantile_table import Request
+from cohortsum.study.statistics.quantiles import Quantiles, Zoom
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor
 from tests.ledger.oracle import rank
@@ -32,6 +36,16 @@ def older(batch: Batch) -> NDArray[np.bool_]:
     return mask
 
 
+CENTILES = Request(
+    analysis="q",
+    variables=OUTCOMES[:2],
+    probabilities=(0.1, 0.5),
+    edges=(0.0, 2.0, 2.5, 5.0),
+    groups=Groups((SEX,), (Banded(AGE, (20.0, 40.0)),)),
+    refine=0.25,
+    min_bin=1,
+    where=None,
+)
 STATISTICS: dict[str, Statistic] = {
     "summary": Summary("s", (AGE, *OUTCOMES), (DX, SEX), BITS),
     "summary of everybody": Summary("s", (AGE,), (), BITS),
@@ -43,6 +57,9 @@ STATISTICS: dict[str, Statistic] = {
     "crosstab of a subgroup": Crosstab("c", (SEX, DX), older),
     "proportion": Proportion("p", (AGE, OUTCOMES[0]), (20.0, 40.0), (DX,), (SEX,)),
     "proportion of a subgroup": Proportion("p", (AGE,), (40.0,), (DX, SEX), (), older),
+    "quantiles": Quantiles("q", CENTILES),
+    "quantiles of a subgroup": Quantiles("q", replace(CENTILES, groups=Groups((), ()), where=older)),
+    "zoom": Zoom("q", CENTILES, {}, ((0, 0, 0), (0, 4, 2), (1, 3, 0))),
     "within": regression(effect="dx"),
     "none": regression(effect="dx", site_effect="none"),
     "numbers only": regression(terms=("age",), site_effect="none"),
@@ -225,6 +242,7 @@ EXACT: dict[str, Statistic] = {
     "four moments": Summary("s", (AGE, OUTCOMES[0]), (DX, SEX), BITS, moments=4),
     "histogram": Histogram("h", (AGE, OUTCOMES[0]), (10.0, 20.0, 65.0)),
     "crosstab": Crosstab("c", (DX, HAND, SEX)),
+    "quantiles": Quantiles("q", replace(CENTILES, groups=Groups((SEX,), (Banded(AGE, (20.0,)),)))),
     "proportion": Proportion("p", (AGE, OUTCOMES[1]), (20.0,), (DX, HAND), (SEX,)),
     "no factor": regression(terms=("age",), site_effect="none", outcomes=OUTCOMES[:2]),
     "three factors": regression(

@@ -21,6 +21,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "histogram": frozenset({"low", "high", "count", "missing"}),
     "crosstab": frozenset({"count", "row_percent", "column_percent"}),
     "proportion": frozenset({"count", "n", "proportion", "low", "high", "missing"}),
+    "quantiles": frozenset({"probability", "value", "error_bound", "n", "missing"}),
     "association": frozenset(
         {"n", "chi2", "df", "p", "least_expected"}
         | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}

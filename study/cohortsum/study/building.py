@@ -11,15 +11,19 @@ from cohortsum.study.definition import (
     FrozenStudy,
     HistogramSpec,
     ProportionSpec,
+    QuantilesSpec,
     RegressionSpec,
     SummarySpec,
     holds,
     write_term,
 )
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.proportion import Proportion
+from cohortsum.study.statistics.quantile_table import Request
+from cohortsum.study.statistics.quantiles import Quantiles
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
@@ -53,6 +57,19 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 tuple(factors[name] for name in spec.by),
                 where,
             )
+        case QuantilesSpec():
+            banded = tuple(Banded(numbers[name], cuts) for name, cuts in spec.bands.items())
+            request = Request(
+                analysis=spec.name,
+                variables=tuple(numbers[name] for name in spec.variables),
+                probabilities=spec.probabilities,
+                edges=spec.edges,
+                groups=Groups(tuple(factors[name] for name in spec.by), banded),
+                refine=spec.refine,
+                min_bin=spec.min_bin,
+                where=where,
+            )
+            return Quantiles(spec.name, request)
         case RegressionSpec():
             report = spec.report
             return Regression(

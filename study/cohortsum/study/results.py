@@ -37,6 +37,8 @@ ASSOCIATION_COLUMNS = (
     *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
 )
 PROPORTION_COLUMNS = ("count", "n", "proportion", "low", "high", "status", "missing")
+QUANTILE_COLUMNS = ("value", "error_bound", "status", "n", "missing")
+REFINED_COLUMN = "refined"
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
 

@@ -100,7 +100,7 @@ def _refuse_later(tree: Tree, place: Place) -> None:
             raise NotInThisVersionError(
                 place.of(("analyses", name, key)),
                 "an extreme is the value of one person, and no protocol opens it safely yet; "
-                "ask for a histogram",
+                "ask for quantiles inside, such as 0.01 and 0.99, or for a histogram",
             )
 
 

@@ -8,6 +8,7 @@ from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpe
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
+from cohortsum.study.definition.kinds.quantiles import QuantilesEntry, QuantilesSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -20,6 +21,7 @@ __all__ = [
     "CrosstabSpec",
     "HistogramSpec",
     "ProportionSpec",
+    "QuantilesSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -30,6 +32,7 @@ AnalysisEntry = Annotated[
     | HistogramEntry
     | CrosstabEntry
     | ProportionEntry
+    | QuantilesEntry
     | RegressionEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
@@ -39,13 +42,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
     "proportion": ProportionEntry,
+    "quantiles": QuantilesEntry,
     "regression": RegressionEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
         "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
