@@ -26,6 +26,7 @@ analyses:
   bands: {kind: histogram, variables: [age], edges: [0, 50, 100]}
   arms: {kind: crosstab, factors: [dx]}
   shares: {kind: proportion, variables: [thick], thresholds: [2, 3], factors: [dx]}
+  means: {kind: test, outcomes: [thick], factor: dx, tests: [welch]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
@@ -79,6 +80,8 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
         ("variables: [thick], thresholds", "variables: [thick, thin], thresholds", ALL),
+        ("tests: [welch]", "tests: [student, anova]", ALL),
+        ("outcomes: [thick], factor", "outcomes: [thick, thin], factor", ALL),
         ("thresholds: [2, 3]", "thresholds: [2, 4]", ALL - of("shares")),
         (
             "arms: {kind: crosstab, factors: [dx]}",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
@@ -60,6 +61,7 @@ STATISTICS: dict[str, Statistic] = {
     "quantiles": Quantiles("q", CENTILES),
     "quantiles of a subgroup": Quantiles("q", replace(CENTILES, groups=Groups((), ()), where=older)),
     "zoom": Zoom("q", CENTILES, {}, ((0, 0, 0), (0, 4, 2), (1, 3, 0))),
+    "test": GroupTests("t", OUTCOMES, DX, ("welch",), BITS, older),
     "within": regression(effect="dx"),
     "none": regression(effect="dx", site_effect="none"),
     "numbers only": regression(terms=("age",), site_effect="none"),

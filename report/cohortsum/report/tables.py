@@ -30,7 +30,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
     ),
-    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
+    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }
 """Columns that hold numbers, by kind of table; every other column holds text."""

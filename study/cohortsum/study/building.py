@@ -9,6 +9,7 @@ from cohortsum.study.definition import (
     Condition,
     CrosstabSpec,
     FrozenStudy,
+    GroupTestSpec,
     HistogramSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -18,6 +19,7 @@ from cohortsum.study.definition import (
     write_term,
 )
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
@@ -70,6 +72,9 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 where=where,
             )
             return Quantiles(spec.name, request)
+        case GroupTestSpec():
+            outcomes = tuple(numbers[name] for name in spec.outcomes)
+            return GroupTests(spec.name, outcomes, factors[spec.factor], spec.tests, bits, where)
         case RegressionSpec():
             report = spec.report
             return Regression(

@@ -8,6 +8,7 @@ from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStu
 from cohortsum.study.definition.kinds import (
     AnalysisSpec,
     CrosstabSpec,
+    GroupTestSpec,
     HistogramSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -28,6 +29,7 @@ __all__ = [
     "EnrolSpec",
     "Expression",
     "FrozenStudy",
+    "GroupTestSpec",
     "HistogramSpec",
     "ProportionSpec",
     "QuantilesSpec",

@@ -37,8 +37,8 @@ class Moments:
     """Mean and spread of the people of one group.
 
     Attributes:
-        n: people; at least 1.
-        mean: in natural units.
+        n: people.
+        mean: in natural units; 0 where there is nobody.
         squares: sum of squared deviations from the mean, natural units; 0 where rounding could have made it of nothing.
     """
 
@@ -53,7 +53,9 @@ class Moments:
 
 
 def moments(variable: Number, n: int, sums: Sequence[int], fraction_bits: int) -> Moments:
-    """Return the moments behind the opened sums of u and u^2 of ``n`` people, at least one."""
+    """Return the moments behind the opened sums of u and u^2 of ``n`` people."""
+    if n == 0:
+        return Moments(0, Fraction(0), Fraction(0))
     grid = 2**fraction_bits
     su, su2 = (Fraction(int(total), grid) for total in sums)
     half_width = (Fraction(variable.upper) - Fraction(variable.lower)) / 2

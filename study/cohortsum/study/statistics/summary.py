@@ -30,7 +30,7 @@ from cohortsum.study.statistics.interface import (
     set_name,
     to_grid,
 )
-from cohortsum.study.statistics.moments import moments, shape
+from cohortsum.study.statistics.moments import Moments, moments, shape
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
@@ -121,6 +121,13 @@ class Summary(Statistic):
         names = ", ".join(factor.name for factor in self.by)
         notes = (f"People without a value of {names} are in no row.",) if self.by else ()
         return (Table(self.name, "summary", columns, rows, notes),)
+
+    def opened(self, sums: Sums, variable: Number, cell: tuple[str, ...]) -> Moments | None:
+        """Return the moments of a cell, or None where its blocks had too few suppliers."""
+        people, totals = (sums.get(f"{self._prefix(variable, cell)}/{part}") for part in ("people", "sums"))
+        if people is None or totals is None:
+            return None
+        return moments(variable, int(people[0]), [int(total) for total in totals], self.fraction_bits)
 
     def _finish_cell(self, sums: Sums, variable: Number, cell: tuple[str, ...]) -> tuple[Cell, ...]:
         """Return n, missing, mean, sd, mean_noise_se, status, variance and, of four moments, skewness and kurtosis."""

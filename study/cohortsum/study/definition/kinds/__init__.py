@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
@@ -19,6 +20,7 @@ __all__ = [
     "AnalysisSection",
     "AnalysisSpec",
     "CrosstabSpec",
+    "GroupTestSpec",
     "HistogramSpec",
     "ProportionSpec",
     "QuantilesSpec",
@@ -33,6 +35,7 @@ AnalysisEntry = Annotated[
     | CrosstabEntry
     | ProportionEntry
     | QuantilesEntry
+    | GroupTestEntry
     | RegressionEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
@@ -43,6 +46,7 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "crosstab": CrosstabEntry,
     "proportion": ProportionEntry,
     "quantiles": QuantilesEntry,
+    "test": GroupTestEntry,
     "regression": RegressionEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
@@ -50,7 +54,7 @@ KINDS: dict[str, type[AnalysisSection]] = {
 LATER_KINDS = frozenset(
     {
         "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+        "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
