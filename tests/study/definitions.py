@@ -34,7 +34,7 @@ privacy: {noise: none}
 """
 
 LATER = [
-    "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier", "logrank",
+    "glm", "cox", "kaplan_meier", "logrank",
     "mixed", "meta", "combat", "normative", "dp_sgd",
 ]  # fmt: skip
 

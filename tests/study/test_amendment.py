@@ -27,6 +27,8 @@ analyses:
   arms: {kind: crosstab, factors: [dx]}
   shares: {kind: proportion, variables: [thick], thresholds: [2, 3], factors: [dx]}
   means: {kind: test, outcomes: [thick], factor: dx, tests: [welch]}
+  pairs: {kind: correlation, variables: [thick, age], missing: per_pair}
+  main: {kind: pca, variables: [thick, age], components: 1}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
@@ -82,6 +84,9 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("variables: [thick], thresholds", "variables: [thick, thin], thresholds", ALL),
         ("tests: [welch]", "tests: [student, anova]", ALL),
         ("outcomes: [thick], factor", "outcomes: [thick, thin], factor", ALL),
+        ("[thick, age], missing", "[thick, age, thin], missing", ALL),
+        ("components: 1", "components: 2, shrinkage: 0.1", ALL),
+        ("components: 1", "components: 1, site_effect: none", ALL - of("main")),
         ("thresholds: [2, 3]", "thresholds: [2, 4]", ALL - of("shares")),
         (
             "arms: {kind: crosstab, factors: [dx]}",
@@ -96,7 +101,7 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("person: id", "person: number", frozenset[str]()),
         ("study: grows", "study: other", frozenset[str]()),
         ("max_participants: 100000", "max_participants: 1000000", None),
-        ("levels: [control, case]", "levels: [case, control]", of("bands")),
+        ("levels: [control, case]", "levels: [case, control]", of("bands") | of("pairs") | of("main")),
     ],
 )
 def test_a_change_costs_the_blocks_that_depend_on_it(

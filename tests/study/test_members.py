@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.statistics.correlation import Correlation
+from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
+from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
 from cohortsum.study.statistics.quantiles import Quantiles, Zoom
@@ -35,6 +39,30 @@ HAND = Factor("hand", ("left", "right"))
 def older(batch: Batch) -> NDArray[np.bool_]:
     mask: NDArray[np.bool_] = batch.numbers["age"] > 30
     return mask
+
+
+def correlation(**changes: Any) -> Correlation:
+    asked: dict[str, Any] = {
+        "name": "c",
+        "numbers": OUTCOMES,
+        "given": ("age", "dx"),
+        "variables": {"dx": DX, "sex": SEX, "hand": HAND, "age": AGE} | {one.name: one for one in OUTCOMES},
+        "site_effect": "within",
+        "missing": "complete",
+        "fraction_bits": BITS,
+    }
+    return Correlation(**(asked | changes))
+
+
+def covariance(site_effect: Literal["within", "none"]) -> Covariance:
+    return Covariance(
+        name="c",
+        numbers=OUTCOMES,
+        variables={one.name: one for one in OUTCOMES},
+        site_effect=site_effect,
+        shrinkage=0.0,
+        fraction_bits=BITS,
+    )
 
 
 CENTILES = Request(
@@ -62,6 +90,11 @@ STATISTICS: dict[str, Statistic] = {
     "quantiles of a subgroup": Quantiles("q", replace(CENTILES, groups=Groups((), ()), where=older)),
     "zoom": Zoom("q", CENTILES, {}, ((0, 0, 0), (0, 4, 2), (1, 3, 0))),
     "test": GroupTests("t", OUTCOMES, DX, ("welch",), BITS, older),
+    "correlation": correlation(),
+    "correlation per pair": correlation(missing="per_pair", site_effect="none", where=older),
+    "correlation, two factors": correlation(given=("sex", "dx"), site_effect="none"),
+    "covariance": covariance("within"),
+    "components": Pca("c", covariance("none"), 2, "correlation"),
     "within": regression(effect="dx"),
     "none": regression(effect="dx", site_effect="none"),
     "numbers only": regression(terms=("age",), site_effect="none"),
@@ -246,6 +279,9 @@ EXACT: dict[str, Statistic] = {
     "crosstab": Crosstab("c", (DX, HAND, SEX)),
     "quantiles": Quantiles("q", replace(CENTILES, groups=Groups((SEX,), (Banded(AGE, (20.0,)),)))),
     "proportion": Proportion("p", (AGE, OUTCOMES[1]), (20.0,), (DX, HAND), (SEX,)),
+    "correlation": correlation(given=("hand", "dx"), site_effect="none"),
+    "correlation per pair": correlation(given=("sex",), site_effect="none", missing="per_pair"),
+    "covariance": covariance("none"),
     "no factor": regression(terms=("age",), site_effect="none", outcomes=OUTCOMES[:2]),
     "three factors": regression(
         terms=("hand", "dx", "sex", "age"), variables=VARIABLES, effect="dx", site_effect="none"

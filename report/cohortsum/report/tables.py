@@ -31,6 +31,9 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
     ),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
+    "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
+    "covariance": frozenset({"covariance", "n"}),
+    "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }
 """Columns that hold numbers, by kind of table; every other column holds text."""

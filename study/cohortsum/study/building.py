@@ -7,10 +7,13 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
     Condition,
+    CorrelationSpec,
+    CovarianceSpec,
     CrosstabSpec,
     FrozenStudy,
     GroupTestSpec,
     HistogramSpec,
+    PcaSpec,
     ProportionSpec,
     QuantilesSpec,
     RegressionSpec,
@@ -18,11 +21,14 @@ from cohortsum.study.definition import (
     holds,
     write_term,
 )
+from cohortsum.study.statistics.correlation import Correlation
+from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
 from cohortsum.study.statistics.quantiles import Quantiles
@@ -75,6 +81,30 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
         case GroupTestSpec():
             outcomes = tuple(numbers[name] for name in spec.outcomes)
             return GroupTests(spec.name, outcomes, factors[spec.factor], spec.tests, bits, where)
+        case CorrelationSpec():
+            return Correlation(
+                name=spec.name,
+                numbers=tuple(numbers[name] for name in spec.variables),
+                given=spec.given,
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                missing=spec.missing,
+                fraction_bits=bits,
+                where=where,
+            )
+        case CovarianceSpec() | PcaSpec():
+            covariance = Covariance(
+                name=spec.name,
+                numbers=tuple(numbers[name] for name in spec.variables),
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                shrinkage=spec.shrinkage,
+                fraction_bits=bits,
+                where=where,
+            )
+            if isinstance(spec, CovarianceSpec):
+                return covariance
+            return Pca(spec.name, covariance, spec.components, spec.matrix)
         case RegressionSpec():
             report = spec.report
             return Regression(

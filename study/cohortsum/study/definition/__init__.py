@@ -7,9 +7,12 @@ from cohortsum.study.definition.freezing import freeze, parse_canonical
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
 from cohortsum.study.definition.kinds import (
     AnalysisSpec,
+    CorrelationSpec,
+    CovarianceSpec,
     CrosstabSpec,
     GroupTestSpec,
     HistogramSpec,
+    PcaSpec,
     ProportionSpec,
     QuantilesSpec,
     RegressionSpec,
@@ -24,6 +27,8 @@ from cohortsum.study.definition.unbuilt import refuse_unbuilt
 __all__ = [
     "AnalysisSpec",
     "Condition",
+    "CorrelationSpec",
+    "CovarianceSpec",
     "CrosstabSpec",
     "DeadlineSpec",
     "EnrolSpec",
@@ -31,6 +36,7 @@ __all__ = [
     "FrozenStudy",
     "GroupTestSpec",
     "HistogramSpec",
+    "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",
     "RegressionSpec",

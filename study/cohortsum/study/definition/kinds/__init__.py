@@ -8,6 +8,14 @@ from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpe
 from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.products import (
+    CorrelationEntry,
+    CorrelationSpec,
+    CovarianceEntry,
+    CovarianceSpec,
+    PcaEntry,
+    PcaSpec,
+)
 from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
 from cohortsum.study.definition.kinds.quantiles import QuantilesEntry, QuantilesSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
@@ -19,9 +27,12 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CorrelationSpec",
+    "CovarianceSpec",
     "CrosstabSpec",
     "GroupTestSpec",
     "HistogramSpec",
+    "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",
     "RegressionSpec",
@@ -36,6 +47,9 @@ AnalysisEntry = Annotated[
     | ProportionEntry
     | QuantilesEntry
     | GroupTestEntry
+    | CorrelationEntry
+    | CovarianceEntry
+    | PcaEntry
     | RegressionEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
@@ -47,13 +61,16 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "proportion": ProportionEntry,
     "quantiles": QuantilesEntry,
     "test": GroupTestEntry,
+    "correlation": CorrelationEntry,
+    "covariance": CovarianceEntry,
+    "pca": PcaEntry,
     "regression": RegressionEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "glm", "cox", "kaplan_meier",
         "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
     }
 )  # fmt: skip
