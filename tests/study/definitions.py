@@ -34,8 +34,7 @@ privacy: {noise: none}
 """
 
 LATER = [
-    "glm", "cox", "kaplan_meier", "logrank",
-    "mixed", "meta", "combat", "normative", "dp_sgd",
+    "cox", "kaplan_meier", "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
 ]  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.families import FAMILIES
+from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
@@ -25,6 +27,7 @@ from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
 from cohortsum.study.statistics.quantiles import Quantiles, Zoom
 from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.targets import Count, Event, Target
 from cohortsum.study.variables import Factor
 from tests.ledger.oracle import rank
 from tests.protocol.consortium import roster_of
@@ -65,6 +68,30 @@ def covariance(site_effect: Literal["within", "none"]) -> Covariance:
     )
 
 
+def glm(family: str, target: Target, *terms: str) -> Glm:
+    return Glm(
+        name="g",
+        family=FAMILIES[family],
+        targets=(target,),
+        terms=terms,
+        variables={"dx": DX, "sex": SEX, "hand": HAND, "age": AGE},
+        fraction_bits=BITS,
+    )
+
+
+def second_round(statistic: Statistic) -> Statistic:
+    """Return the round that follows one over a cohort of its own."""
+    batch, _ = cohort(77, people=200)
+    following = statistic.further(contribution(statistic, batch, 50))
+    assert following is not None
+    return following
+
+
+LOGISTIC, POISSON = (
+    glm("binomial", Event(DX, "autism"), "sex", "age"),
+    glm("poisson", Count(OUTCOMES[0]), "dx", "age"),
+)
+
 CENTILES = Request(
     analysis="q",
     variables=OUTCOMES[:2],
@@ -100,6 +127,10 @@ STATISTICS: dict[str, Statistic] = {
     "numbers only": regression(terms=("age",), site_effect="none"),
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
+    "logistic": LOGISTIC,
+    "logistic, second round": second_round(LOGISTIC),
+    "poisson": POISSON,
+    "poisson, second round": second_round(POISSON),
     "complete, none": regression(missing="complete", site_effect="none", where=older),
 }
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
@@ -289,6 +320,8 @@ EXACT: dict[str, Statistic] = {
     "interactions": regression(
         terms=("dx", "sex", "hand", "dx:sex", "age", "hand:age"), variables=VARIABLES, site_effect="none"
     ),
+    "logistic": glm("binomial", Event(SEX, "male"), "dx", "age", "hand"),
+    "poisson": glm("poisson", Count(OUTCOMES[0]), "dx", "sex", "dx:sex"),
     "complete": regression(
         terms=("sex", "hand", "sex:hand"), variables=VARIABLES, site_effect="none", missing="complete"
     ),

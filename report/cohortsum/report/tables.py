@@ -34,6 +34,13 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
     "covariance": frozenset({"covariance", "n"}),
     "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
+    "glm": frozenset(
+        {"b", "se", "statistic", "p", "low", "high", "n", "df"}
+        | {"odds_ratio", "odds_low", "odds_high", "rate_ratio", "rate_low", "rate_high"}
+    ),
+    "fit": frozenset(
+        {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
+    ),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }
 """Columns that hold numbers, by kind of table; every other column holds text."""

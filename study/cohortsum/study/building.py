@@ -11,6 +11,7 @@ from cohortsum.study.definition import (
     CovarianceSpec,
     CrosstabSpec,
     FrozenStudy,
+    GlmSpec,
     GroupTestSpec,
     HistogramSpec,
     PcaSpec,
@@ -24,6 +25,8 @@ from cohortsum.study.definition import (
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.families import FAMILIES
+from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
@@ -34,6 +37,7 @@ from cohortsum.study.statistics.quantile_table import Request
 from cohortsum.study.statistics.quantiles import Quantiles
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.targets import Count, Event, Shift
 from cohortsum.study.statistics.units import Where
 
 
@@ -119,6 +123,21 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 correction="none" if report is None else report.correction,
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
+                where=where,
+            )
+        case GlmSpec():
+            events = zip(spec.outcomes, spec.events, strict=False)
+            shift = spec.exposure or spec.offset
+            return Glm(
+                name=spec.name,
+                family=FAMILIES[spec.family],
+                targets=tuple(Event(factors[name], level) for name, level in events)
+                or tuple(Count(numbers[name]) for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
+                max_iterations=spec.max_iterations,
                 where=where,
             )
         case _:

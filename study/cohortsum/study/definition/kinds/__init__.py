@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
@@ -30,6 +31,7 @@ __all__ = [
     "CorrelationSpec",
     "CovarianceSpec",
     "CrosstabSpec",
+    "GlmSpec",
     "GroupTestSpec",
     "HistogramSpec",
     "PcaSpec",
@@ -50,7 +52,8 @@ AnalysisEntry = Annotated[
     | CorrelationEntry
     | CovarianceEntry
     | PcaEntry
-    | RegressionEntry,
+    | RegressionEntry
+    | GlmEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -65,13 +68,13 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "covariance": CovarianceEntry,
     "pca": PcaEntry,
     "regression": RegressionEntry,
+    "glm": GlmEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "glm", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
+        "cox", "kaplan_meier", "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
