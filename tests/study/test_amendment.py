@@ -27,6 +27,7 @@ analyses:
   arms: {kind: crosstab, factors: [dx]}
   shares: {kind: proportion, variables: [thick], thresholds: [2, 3], factors: [dx]}
   means: {kind: test, outcomes: [thick], factor: dx, tests: [welch]}
+  centiles: {kind: quantiles, variables: [thick], probabilities: [0.5], edges: [1, 3], bands: {age: [40]}}
   pairs: {kind: correlation, variables: [thick, age], missing: per_pair}
   main: {kind: pca, variables: [thick, age], components: 1}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
@@ -87,6 +88,10 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("[thick, age], missing", "[thick, age, thin], missing", ALL),
         ("components: 1", "components: 2, shrinkage: 0.1", ALL),
         ("components: 1", "components: 1, site_effect: none", ALL - of("main")),
+        ("probabilities: [0.5], edges", "probabilities: [0.1, 0.9], edges", ALL),
+        ("probabilities: [0.5], edges", "probabilities: [0.5], refine: 0.1, edges", frozenset[str]()),
+        ("bands: {age: [40]}", "bands: {age: [50]}", ALL - of("centiles")),
+        ("edges: [1, 3], bands", "edges: [1, 2], bands", ALL - of("centiles")),
         ("thresholds: [2, 3]", "thresholds: [2, 4]", ALL - of("shares")),
         (
             "arms: {kind: crosstab, factors: [dx]}",
@@ -101,7 +106,11 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("person: id", "person: number", frozenset[str]()),
         ("study: grows", "study: other", frozenset[str]()),
         ("max_participants: 100000", "max_participants: 1000000", None),
-        ("levels: [control, case]", "levels: [case, control]", of("bands") | of("pairs") | of("main")),
+        (
+            "levels: [control, case]",
+            "levels: [case, control]",
+            of("bands") | of("centiles") | of("pairs") | of("main"),
+        ),
     ],
 )
 def test_a_change_costs_the_blocks_that_depend_on_it(
