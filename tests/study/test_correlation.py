@@ -171,6 +171,7 @@ def test_what_is_determined_already_costs_no_degree_of_freedom_and_is_named() ->
     fixed = np.column_stack([np.ones(40), arm.astype(np.float64), batch.numbers["z"]])
     assert_equal(row(table, variable_1="a"), partial(batch.numbers["a"], batch.numbers["b"], fixed), 1e-9)
     assert row(table, variable_1="a")["df"] == 40 - 4
+    assert table.notes[1] == "Held fixed: arm, z."
     assert table.notes[-1].startswith("arm[nobody]: held fixed already")
 
 

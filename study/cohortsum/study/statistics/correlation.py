@@ -119,6 +119,8 @@ class Correlation(Statistic):
     def _notes(self, sums: Sums, dropped: set[str]) -> Iterator[str]:
         alone = self._scatters[0].opened(sums) if len(self._scatters) == 1 else None
         yield from centring(self.site_effect, alone)
+        if self.given:
+            yield f"Held fixed: {', '.join(self.given)}."
         for name in sorted(dropped):
             yield (
                 f"{name}: held fixed already by the site or by what is given before it, or the same for everybody; it costs "
