@@ -30,7 +30,13 @@ from tests.study.definitions import (
         ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
         ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
         ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
-        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, crosstab, regression, glm"),
+        (
+            "kind: summary",
+            "kind: sumary",
+            16,
+            "analyses.a",
+            "summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca, regression, glm",
+        ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
         ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),
@@ -84,6 +90,7 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: summary, variables: [iq], by: [age]}", "by[0]", "made by factors"),
         ("{kind: summary, variables: [iq], by: [dx, dx]}", "by[1]", "twice"),
         ("{kind: summary, variables: [iq], where: dx == patient}", "where", "control, autism, other"),
+        ("{kind: summary, variables: [iq], moments: 3}", "moments", "2 or 4"),
         ("{kind: histogram, variables: [iq]}", "", "either edges"),
         ("{kind: histogram, variables: [iq], edges: [1, 3, 2]}", "", "increase"),
         ("{kind: histogram, variables: [iq], bins: {from: 2, to: 1, count: 3}}", "", "increase"),
@@ -92,6 +99,80 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: crosstab, factors: [dx, dx, dx, dx]}", "factors", "at most 3"),
         ("{kind: crosstab, factors: [dx, age]}", "factors[1]", "made by factors"),
         ("{kind: crosstab, factors: [dx, dx]}", "factors[1]", "twice"),
+        ("{kind: proportion, variables: [iq]}", "", "belong together"),
+        ("{kind: proportion, by: [dx]}", "", "or factors"),
+        ("{kind: proportion, variables: [iq], thresholds: [100, 100]}", "", "twice"),
+        ("{kind: proportion, variables: [iq], thresholds: [100, 160]}", "thresholds[1]", "less than 160.0"),
+        ("{kind: proportion, variables: [iq], thresholds: [39.5]}", "thresholds[0]", "at least 40.0"),
+        ("{kind: proportion, factors: [iq]}", "factors[0]", "made by factors"),
+        ("{kind: proportion, factors: [dx], by: [dx]}", "factors[0]", "from one of the two"),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5]}", "", "either edges"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0, 0.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "minimum",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [1.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "below 1",
+        ),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5, 0.5], edges: [40, 160]}", "", "twice"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], min_bin: 5}",
+            "",
+            "refine",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 0.1}",
+            "refine",
+            "1200 pieces; at most 1000",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 120}",
+            "refine",
+            "no bin",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [60, 60.0000001, 160], refine: 1e-8}",
+            "refine",
+            "lost in the digits",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [5, 20]}}",
+            "bands.age",
+            "inside the range",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [30, 20]}}",
+            "bands.age",
+            "increase",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {dx: [30]}}",
+            "bands.dx",
+            "is a factor",
+        ),
+        ("{kind: test, outcomes: [iq], factor: age, tests: [welch]}", "factor", "made by factors"),
+        (
+            "{kind: test, outcomes: [iq], factor: dx, tests: [wilcoxon]}",
+            "tests[0]",
+            "'student', 'welch' or 'anova'",
+        ),
+        ("{kind: test, outcomes: [iq], factor: dx, tests: [welch, welch]}", "", "twice"),
+        ("{kind: test, outcomes: [iq], factor: dx, tests: []}", "tests", "at least 1"),
+        (
+            "{kind: correlation, variables: [iq]}",
+            "variables",
+            "expected 2 to 1000 different numbers, there are 1",
+        ),
+        ("{kind: correlation, variables: [iq, age], given: [iq]}", "given[0]", "one of the two"),
+        ("{kind: correlation, variables: [iq, age], given: [dx, dx]}", "given[1]", "twice"),
+        ("{kind: correlation, variables: [iq, age], given: [dxx]}", "given[0]", "did you mean 'dx'?"),
+        ("{kind: covariance, variables: [iq, dx]}", "variables[1]", "is a factor"),
+        ("{kind: covariance, variables: [iq, age], shrinkage: 1}", "shrinkage", "less than 1"),
+        ("{kind: pca, variables: [iq, age]}", "components", "is missing"),
+        ("{kind: pca, variables: [iq, age], components: 3}", "components", "no more than 2"),
         ("{kind: regression, outcomes: [iq], terms: [agee]}", "terms[0]", "did you mean 'age'?"),
         ("{kind: regression, outcomes: [iq], terms: [age, iq]}", "outcomes", "in a term"),
         ("{kind: regression, outcomes: [iq], terms: [age, age]}", "terms[1]", "twice"),
@@ -238,11 +319,26 @@ def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
         frozen(small(old, new))
 
 
+@pytest.mark.parametrize("key", ["minimum", "maximum", "min", "max", "extremes"])
+def test_extremes_are_refused_with_the_reason(key: str) -> None:
+    with pytest.raises(NotInThisVersionError) as caught:
+        frozen(small("variables: [age]", f"variables: [age], {key}: true"))
+    assert caught.value.message.startswith(
+        f"study.yaml:16: analyses.a.{key}: not in this version; an extreme is"
+    )
+    assert "no protocol opens it safely yet" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
         ("{kind: summary, variables: [iq], by: [n]}", "by[0]: the result table has a column 'n'; rename"),
         ("{kind: summary, variables: [iq], by: [variable]}", "a column 'variable'; rename"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], by: [n]}",
+            "a column 'n'; rename",
+        ),
+        ("{kind: proportion, factors: [dx], by: [n]}", "a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, n]}", "factors[1]: the result table has a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, wide, wider]}", "factors: the table has 12000 cells"),
     ],

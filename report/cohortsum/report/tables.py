@@ -42,7 +42,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
     ),
     "meta": frozenset({"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}),
-    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
+    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
     "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
     "covariance": frozenset({"covariance", "n"}),

@@ -31,11 +31,15 @@ INTERCEPT = "intercept"
 Cell = str | int | float | Absent
 
 SUMMARY_COLUMNS = ("n", "missing", "mean", "sd", "mean_noise_se", "status", "variance")
+SHAPE_COLUMNS = ("skewness", "kurtosis")
 CROSSTAB_COLUMNS = ("count", "row_percent", "column_percent", "status")
 ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
     *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
 )
+PROPORTION_COLUMNS = ("count", "n", "proportion", "low", "high", "status", "missing")
+QUANTILE_COLUMNS = ("value", "error_bound", "status", "n", "missing")
+REFINED_COLUMN = "refined"
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
 

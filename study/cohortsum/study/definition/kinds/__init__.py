@@ -6,8 +6,19 @@ from pydantic import Field
 
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
+from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.products import (
+    CorrelationEntry,
+    CorrelationSpec,
+    CovarianceEntry,
+    CovarianceSpec,
+    PcaEntry,
+    PcaSpec,
+)
+from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
+from cohortsum.study.definition.kinds.quantiles import QuantilesEntry, QuantilesSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -17,9 +28,15 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CorrelationSpec",
+    "CovarianceSpec",
     "CrosstabSpec",
     "GlmSpec",
+    "GroupTestSpec",
     "HistogramSpec",
+    "PcaSpec",
+    "ProportionSpec",
+    "QuantilesSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -29,6 +46,12 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
+    | ProportionEntry
+    | QuantilesEntry
+    | GroupTestEntry
+    | CorrelationEntry
+    | CovarianceEntry
+    | PcaEntry
     | RegressionEntry
     | GlmEntry,
     Field(discriminator="kind"),
@@ -38,6 +61,12 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "summary": SummaryEntry,
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
+    "proportion": ProportionEntry,
+    "quantiles": QuantilesEntry,
+    "test": GroupTestEntry,
+    "correlation": CorrelationEntry,
+    "covariance": CovarianceEntry,
+    "pca": PcaEntry,
     "regression": RegressionEntry,
     "glm": GlmEntry,
 }
@@ -45,8 +74,7 @@ KINDS: dict[str, type[AnalysisSection]] = {
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+        "cox", "kaplan_meier", "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
