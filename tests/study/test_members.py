@@ -16,6 +16,8 @@ from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
+from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.targets import Count, Event, Target
 from cohortsum.study.variables import Factor
@@ -71,6 +73,10 @@ STATISTICS: dict[str, Statistic] = {
     "numbers only": regression(terms=("age",), site_effect="none"),
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
+    "kaplan-meier": KaplanMeier(
+        name="k", time=AGE, event=Event(SEX, "male"), times=(10.0, 20.5, 40.0), by=(DX,)
+    ),
+    "logrank": Logrank(name="l", time=AGE, event=Event(DX, "other"), times=(30.0,), by=(SEX,), where=older),
     "logistic": LOGISTIC,
     "logistic, second round": second_round(LOGISTIC),
     "poisson": POISSON,
@@ -258,6 +264,7 @@ EXACT: dict[str, Statistic] = {
     "interactions": regression(
         terms=("dx", "sex", "hand", "dx:sex", "age", "hand:age"), variables=VARIABLES, site_effect="none"
     ),
+    "kaplan-meier": KaplanMeier(name="k", time=AGE, event=Event(SEX, "male"), times=(10.0, 65.0), by=(DX,)),
     "logistic": glm("binomial", Event(SEX, "male"), "dx", "age", "hand"),
     "poisson": glm("poisson", Count(OUTCOMES[0]), "dx", "sex", "dx:sex"),
     "complete": regression(

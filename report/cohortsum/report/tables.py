@@ -47,7 +47,11 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
     "covariance": frozenset({"covariance", "n"}),
     "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
-    "kaplan_meier": frozenset({"time", "at_risk", "events", "censored", "survival", "se", "low", "high"}),
+    "kaplan_meier": frozenset(
+        {"time", "at_risk", "events", "survival", "low", "high", "se", "error_bound", "censored"}
+    ),
+    "median": frozenset({"n", "events", "median", "low", "high"}),
+    "observed": frozenset({"n", "observed", "expected"}),
     "logrank": frozenset({"chi2", "df", "p", "n", "events"}),
     "normative": frozenset({"mean", "sd", "n"}),
     "combat": frozenset(

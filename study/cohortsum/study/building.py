@@ -11,6 +11,8 @@ from cohortsum.study.definition import (
     FrozenStudy,
     GlmSpec,
     HistogramSpec,
+    KaplanMeierSpec,
+    LogrankSpec,
     RegressionSpec,
     SummarySpec,
     holds,
@@ -21,6 +23,8 @@ from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
+from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.targets import Count, Event, Shift
@@ -75,6 +79,20 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
                 max_iterations=spec.max_iterations,
                 where=where,
+            )
+        case KaplanMeierSpec() | LogrankSpec():
+            time, event = numbers[spec.time], Event(factors[spec.status], spec.event)
+            by = tuple(factors[name] for name in spec.by)
+            if isinstance(spec, LogrankSpec):
+                return Logrank(name=spec.name, time=time, event=event, times=spec.times, by=by, where=where)
+            return KaplanMeier(
+                name=spec.name,
+                time=time,
+                event=event,
+                times=spec.times,
+                by=by,
+                where=where,
+                censored=spec.censored,
             )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")

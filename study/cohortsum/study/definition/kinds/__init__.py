@@ -8,6 +8,8 @@ from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpe
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
+from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -20,6 +22,8 @@ __all__ = [
     "CrosstabSpec",
     "GlmSpec",
     "HistogramSpec",
+    "KaplanMeierSpec",
+    "LogrankSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -30,7 +34,9 @@ AnalysisEntry = Annotated[
     | HistogramEntry
     | CrosstabEntry
     | RegressionEntry
-    | GlmEntry,
+    | GlmEntry
+    | KaplanMeierEntry
+    | LogrankEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -40,13 +46,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
     "glm": GlmEntry,
+    "kaplan_meier": KaplanMeierEntry,
+    "logrank": LogrankEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
