@@ -83,6 +83,7 @@ def test_example_policy_loads_and_runs_in_this_version() -> None:
         "glm",
         "kaplan_meier",
         "logrank",
+        "cox",
     )
     assert policy.noise == ("none",)
 

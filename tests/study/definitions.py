@@ -34,7 +34,7 @@ privacy: {noise: none}
 """
 
 LATER = [
-    "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+    "quantiles", "proportion", "covariance", "correlation", "pca", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
 ]  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from tests.study.definitions import (
             "kind: sumary",
             16,
             "analyses.a",
-            "summary, histogram, crosstab, regression, glm, kaplan_meier, logrank",
+            "summary, histogram, crosstab, regression, glm, kaplan_meier, logrank, cox",
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
@@ -162,6 +162,14 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ),
         ("{kind: logrank, time: age, status: sex, times: [1]}", "by", "is missing"),
         ("{kind: logrank, time: age, status: sex, times: [1], by: []}", "by", "at least 1"),
+        ("{kind: cox, time: age, status: sex, terms: [age]}", "terms", "in a term"),
+        ("{kind: cox, time: age, status: sex, terms: [sex]}", "terms", "in a term"),
+        ("{kind: cox, time: age, start: age, status: sex, terms: [iq]}", "start", "name another"),
+        ("{kind: cox, time: age, start: dx, status: sex, terms: [iq]}", "start", "is a factor"),
+        ("{kind: cox, time: age2, status: sex, terms: [iq]}", "time", "begins at 0"),
+        ("{kind: cox, time: age, status: dx, terms: [iq]}", "status", "control, autism, other"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], ties: none}", "ties", "'exact'"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], min_events: 0}", "min_events", "equal to 1"),
         ("{kind: glm, outcomes: [sex], terms: [age]}", "family", "is missing"),
         ("{kind: glm, family: binomial, outcomes: [age], terms: [iq]}", "outcomes[0]", "made by factors"),
         (
@@ -224,6 +232,12 @@ def test_a_problem_in_an_analysis_names_field_and_cure(entry: str, field: str, c
 def test_a_problem_with_the_catalogue_names_the_cure(entry: str, cure: str) -> None:
     with pytest.raises(StudyFileError, match=re.escape(cure)):
         frozen(small("  sex:", f"  {entry}\n  sex:"))
+
+
+def test_a_time_that_may_be_0_has_no_logarithm() -> None:
+    text = with_analysis("{kind: cox, time: age, status: sex, terms: [iq], proportionality: log_time}")
+    with pytest.raises(StudyFileError, match=r"analyses\.a\.proportionality: the range of 'age' begins at 0"):
+        frozen(text.replace("[5, 65]", "[0, 65]"))
 
 
 def test_all_problems_come_at_once() -> None:

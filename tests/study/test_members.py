@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
@@ -47,6 +49,18 @@ def glm(family: str, target: Target, *terms: str) -> Glm:
     )
 
 
+def cox(*terms: str, **changes: Any) -> Cox:
+    asked: dict[str, Any] = {
+        "name": "x",
+        "time": AGE,
+        "event": Event(SEX, "male"),
+        "terms": terms,
+        "variables": {"dx": DX, "y0": OUTCOMES[0]},
+        "fraction_bits": BITS,
+    }
+    return Cox(**(asked | changes))
+
+
 def second_round(statistic: Statistic) -> Statistic:
     """Return the round that follows one over a cohort of its own."""
     batch, _ = cohort(77, people=200)
@@ -77,6 +91,9 @@ STATISTICS: dict[str, Statistic] = {
         name="k", time=AGE, event=Event(SEX, "male"), times=(10.0, 20.5, 40.0), by=(DX,)
     ),
     "logrank": Logrank(name="l", time=AGE, event=Event(DX, "other"), times=(30.0,), by=(SEX,), where=older),
+    "cox": cox("dx", "y0"),
+    "cox, second round": second_round(cox("dx", "y0")),
+    "cox of a subgroup": cox("dx", "y0", where=older, ties="exact", min_events=9),
     "logistic": LOGISTIC,
     "logistic, second round": second_round(LOGISTIC),
     "poisson": POISSON,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.results import Absent, Table
@@ -168,6 +169,18 @@ def test_nobody_and_no_event() -> None:
     at, medians = tables(curve((10.0, 20.0)), quiet)
     assert [line[3] for line in at.rows] == [1.0, 1.0, Absent("nobody at risk")]
     assert medians.rows[0][2] == Absent("not reached")
+
+
+def test_the_tables_read_back_from_csv() -> None:
+    batch = followed([5, 6, 7, 8, 9, 9], [1, 1, 1, 0, 0, 0], arm=[0, 0, 0, 2, 2, -1])
+    found = (*tables(curve((6.0, 10.0, 12.0), by=(ARM,)), batch), *tables(logrank((10.0,), ARM), batch))
+    for table in found:
+        again = from_csv(to_csv(table), table.analysis, table.kind)
+        assert again.columns == table.columns
+        for line, known in zip(again.rows, table.rows, strict=True):
+            assert [cell for cell in line if not isinstance(cell, Absent)] == [
+                cell for cell in known if not isinstance(cell, Absent)
+            ]
 
 
 def test_a_study_asks_for_both() -> None:

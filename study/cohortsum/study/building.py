@@ -7,6 +7,7 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
     Condition,
+    CoxSpec,
     CrosstabSpec,
     FrozenStudy,
     GlmSpec,
@@ -18,6 +19,7 @@ from cohortsum.study.definition import (
     holds,
     write_term,
 )
+from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
@@ -93,6 +95,21 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 by=by,
                 where=where,
                 censored=spec.censored,
+            )
+        case CoxSpec():
+            return Cox(
+                name=spec.name,
+                time=numbers[spec.time],
+                event=Event(factors[spec.status], spec.event),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                start=None if spec.start is None else numbers[spec.start],
+                ties=spec.ties,
+                min_events=spec.min_events,
+                proportionality=spec.proportionality,
+                max_iterations=spec.max_iterations,
+                where=where,
             )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")

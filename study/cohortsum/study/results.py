@@ -51,7 +51,7 @@ class Table:
 
     Attributes:
         analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
-        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, fit, kaplan_meier, median, logrank, observed, contrast or test.
+        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, fit, kaplan_meier, median, logrank, observed, cox, proportionality, contrast or test.
         columns: column names in order; ``status`` is one of them.
         rows: one tuple of cells per row.
         notes: sentences a reader of the table must know.

@@ -47,7 +47,7 @@ from cohortsum.study.statistics.interface import (
     merge,
     set_name,
 )
-from cohortsum.study.statistics.newton import Failure, Point, advance, start
+from cohortsum.study.statistics.newton import Failure, Point, advance, first_point
 from cohortsum.study.statistics.targets import Count, Event, Shift, Target
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Variable
@@ -259,7 +259,7 @@ class Glm(Statistic):
         evaluation = null_model(here) if point is None else here.evaluation
         if isinstance(evaluation, Failure):
             return Fitted(evaluation, here)
-        at = start(here.null_point) if point is None else point
+        at = first_point(here.null_point) if point is None else point
         reached = advance(at, evaluation, self.max_iterations, True, Status.CONSTANT)
         if isinstance(reached, Point):
             return Fitted(Failure(SEPARATED, reached.iterations), here) if here.separated else reached

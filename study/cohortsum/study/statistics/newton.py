@@ -106,7 +106,7 @@ SINGULAR = "singular information"
 UNSETTLED = "no convergence"
 
 
-def start(beta: tuple[float, ...]) -> Point:
+def first_point(beta: tuple[float, ...]) -> Point:
     """Return the first point."""
     return Point(beta, beta)
 

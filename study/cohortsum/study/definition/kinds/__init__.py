@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
@@ -19,6 +20,7 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CoxSpec",
     "CrosstabSpec",
     "GlmSpec",
     "HistogramSpec",
@@ -36,7 +38,8 @@ AnalysisEntry = Annotated[
     | RegressionEntry
     | GlmEntry
     | KaplanMeierEntry
-    | LogrankEntry,
+    | LogrankEntry
+    | CoxEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -48,12 +51,13 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "glm": GlmEntry,
     "kaplan_meier": KaplanMeierEntry,
     "logrank": LogrankEntry,
+    "cox": CoxEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+        "quantiles", "proportion", "covariance", "correlation", "pca", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
