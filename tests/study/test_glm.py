@@ -281,7 +281,7 @@ def test_too_few_iterations_are_a_status() -> None:
 def test_sums_of_the_first_round_alone_give_no_coefficient() -> None:
     batch, site = people(10)
     tables = glm().finish(federate(glm(), split(batch, site)))
-    assert row(tables[0], term="age")["b"] == Absent("cut short")
+    assert row(tables[0], term="age")["b"] == Absent("not finished")
 
 
 def test_outcomes_finish_for_themselves() -> None:

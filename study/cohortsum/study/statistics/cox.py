@@ -152,7 +152,7 @@ class Cox(Statistic):
         here = opened(self, sums)
         after = self.fitted if self.fitted is not None else self._after(here)
         if isinstance(after, Point):
-            after = Fitted(Failure("cut short", after.iterations), here)
+            after = Fitted(Status.NOT_FINISHED, here)
         tested = here if self.fitted is not None else None
         request = Request(self.name, self.event.name, self._design.columns, self.proportionality, self.ties)
         return tables(request, after, tested)
@@ -207,11 +207,11 @@ class Cox(Statistic):
             return Fitted(Status.TOO_FEW_SITES, None)
         if here.people == 0:
             return Fitted(Status.ALL_MISSING, here)
-        if here.used == 0:
-            return Fitted(Failure("no events", 1), here)
-        if here.untreated:
-            return Fitted(Failure("ties too large for exact", 1), here)
         at = first_point((0.0,) * self.size) if self.point is None else self.point
+        if here.used == 0:
+            return Fitted(Failure("no events", at.iterations + 1), here)
+        if here.untreated:
+            return Fitted(Failure("ties too large for exact", at.iterations + 1), here)
         reached = advance(at, here.evaluation, self.max_iterations, False, Status.ALIASED)
         if isinstance(reached, Point):
             return reached

@@ -62,8 +62,8 @@ class Fitted:
         match self.outcome:
             case Failure(reason):
                 return Absent(reason)
-            case Status.TOO_FEW_SITES:
-                return Absent(Status.TOO_FEW_SITES)
+            case Status.TOO_FEW_SITES | Status.NOT_FINISHED:
+                return Absent(self.outcome)
             case _:
                 return NO_DATA
 
@@ -110,8 +110,12 @@ def _tests(request: Request, fit: Fitted, tested: Opened | None) -> Table:
     lines: list[tuple[Cell, ...]] = []
     places = [*([place] for place in range(len(request.names))), list(range(len(request.names)))]
     for name, tried in zip((*request.names, EVERY), places, strict=True):
+        if fit.status is not Status.OK:
+            lines.append((request.outcome, name, *(fit.reason,) * 3, fit.status.value))
+            continue
         if tested is None or not isinstance(fit.outcome, Maximum):
-            lines.append((request.outcome, name, *(fit.reason,) * 3, _untested(fit)))
+            open_still = Absent(Status.NOT_FINISHED)
+            lines.append((request.outcome, name, *(open_still,) * 3, Status.NOT_FINISHED.value))
             continue
         chi2, df = proportionality(tested, tried)
         if df == 0:
@@ -127,11 +131,6 @@ def _tests(request: Request, fit: Fitted, tested: Opened | None) -> Table:
     return Table(
         f"{request.analysis}.proportionality", "proportionality", TEST_COLUMNS, tuple(lines), (note,)
     )
-
-
-def _untested(fit: Fitted) -> str:
-    """Return the status of a test that was not made."""
-    return (Status.NOT_ESTIMABLE if fit.status is Status.OK else fit.status).value
 
 
 def _notes(request: Request, fit: Fitted) -> tuple[str, ...]:

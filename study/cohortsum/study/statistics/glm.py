@@ -37,7 +37,7 @@ from cohortsum.study.statistics.design import Design, Group, build_design
 from cohortsum.study.statistics.families import Family
 from cohortsum.study.statistics.glm_sums import Adding, Rows, rows_of, stacked
 from cohortsum.study.statistics.glm_tables import Fitted, Request, tables
-from cohortsum.study.statistics.glm_totals import SEPARATED, null_model, opened
+from cohortsum.study.statistics.glm_totals import SEPARATED, Opened, null_model, opened
 from cohortsum.study.statistics.interface import (
     Block,
     Members,
@@ -155,7 +155,8 @@ class Glm(Statistic):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return the table of coefficients and the table of fits."""
         request = Request(self.name, self.family, self.targets, self._design.columns, self.shift)
-        return tables(request, [self._settled(standing) for standing in self._after(sums)])
+        standings = zip(self.targets, self._after(sums), strict=True)
+        return tables(request, [self._settled(target, standing, sums) for target, standing in standings])
 
     @property
     def most_rounds(self) -> int:
@@ -247,11 +248,9 @@ class Glm(Statistic):
 
     def _next(self, target: Target, point: Point | None, sums: Sums) -> Point | Fitted:
         """Return where one outcome goes from the sums of this round."""
-        parts = {part: sums.get(set_name(self.name, target.name, part)) for part in self._parts(target)}
-        known = {part: values for part, values in parts.items() if values is not None}
-        if len(known) < len(parts):
+        here = self._opened(target, sums)
+        if here is None:
             return Fitted(Status.TOO_FEW_SITES, None)
-        here = opened(target, self.family, known, self.fraction_bits, self.shift)
         if here.people == 0:
             return Fitted(Status.ALL_MISSING, here)
         if here.constant:
@@ -267,8 +266,20 @@ class Glm(Statistic):
             return Fitted(Failure(SEPARATED, reached.iterations), here)
         return Fitted(reached, here)
 
-    def _settled(self, standing: Standing) -> Fitted:
-        """Return a finished outcome; one that is not was cut short."""
-        if isinstance(standing, Fitted):
-            return standing
-        return Fitted(Failure("cut short", standing.iterations if standing is not None else 0), None)
+    def _opened(self, target: Target, sums: Sums) -> Opened | None:
+        """Return the opened sums of one outcome, or None where too few sites supply it."""
+        parts = {part: sums.get(set_name(self.name, target.name, part)) for part in self._parts(target)}
+        known = {part: values for part, values in parts.items() if values is not None}
+        return (
+            opened(target, self.family, known, self.fraction_bits, self.shift)
+            if len(known) == len(parts)
+            else None
+        )
+
+    def _settled(self, target: Target, standing: Standing, sums: Sums) -> Fitted:
+        """Return a finished outcome; one that is not was cut short, as rounds may be."""
+        return (
+            standing
+            if isinstance(standing, Fitted)
+            else Fitted(Status.NOT_FINISHED, self._opened(target, sums))
+        )
