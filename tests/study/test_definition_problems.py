@@ -36,6 +36,7 @@ from tests.study.definitions import (
             16,
             "analyses.a",
             "summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca, regression, glm",
+            "summary, histogram, crosstab, regression, glm, kaplan_meier, logrank, cox",
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
@@ -216,6 +217,35 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ),
         ("{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [dx, dx]}}", "tests.t[1]", "twice"),
         ("{kind: regression, outcomes: [iq], terms: [dx], missing: drop}", "missing", "'complete'"),
+        ("{kind: kaplan_meier, time: age, status: sex}", "", "either grid"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [0, 1]}", "", "above 0"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [2, 1]}", "", "increase"),
+        ("{kind: kaplan_meier, time: age, status: sex, grid: {step: 1, to: 9999}}", "", "longer step"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, grid: {step: 0, to: 9}}",
+            "grid.step",
+            "greater than 0",
+        ),
+        ("{kind: kaplan_meier, time: age2, status: sex, times: [1]}", "time", "begins at 0"),
+        ("{kind: kaplan_meier, time: dx, status: sex, times: [1]}", "time", "is a factor"),
+        ("{kind: kaplan_meier, time: age, status: iq, times: [1]}", "status", "is a number"),
+        ("{kind: kaplan_meier, time: age, status: dx, times: [1]}", "status", "control, autism, other"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [1], by: [sex]}", "by", "other factors"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, times: [1], censored: no}",
+            "censored",
+            "'half' or 'end'",
+        ),
+        ("{kind: logrank, time: age, status: sex, times: [1]}", "by", "is missing"),
+        ("{kind: logrank, time: age, status: sex, times: [1], by: []}", "by", "at least 1"),
+        ("{kind: cox, time: age, status: sex, terms: [age]}", "terms", "in a term"),
+        ("{kind: cox, time: age, status: sex, terms: [sex]}", "terms", "in a term"),
+        ("{kind: cox, time: age, start: age, status: sex, terms: [iq]}", "start", "name another"),
+        ("{kind: cox, time: age, start: dx, status: sex, terms: [iq]}", "start", "is a factor"),
+        ("{kind: cox, time: age2, status: sex, terms: [iq]}", "time", "begins at 0"),
+        ("{kind: cox, time: age, status: dx, terms: [iq]}", "status", "control, autism, other"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], ties: none}", "ties", "'exact'"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], min_events: 0}", "min_events", "equal to 1"),
         ("{kind: glm, outcomes: [sex], terms: [age]}", "family", "is missing"),
         ("{kind: glm, family: binomial, outcomes: [age], terms: [iq]}", "outcomes[0]", "made by factors"),
         (
@@ -280,6 +310,12 @@ def test_a_problem_with_the_catalogue_names_the_cure(entry: str, cure: str) -> N
         frozen(small("  sex:", f"  {entry}\n  sex:"))
 
 
+def test_a_time_that_may_be_0_has_no_logarithm() -> None:
+    text = with_analysis("{kind: cox, time: age, status: sex, terms: [iq], proportionality: log_time}")
+    with pytest.raises(StudyFileError, match=r"analyses\.a\.proportionality: the range of 'age' begins at 0"):
+        frozen(text.replace("[5, 65]", "[0, 65]"))
+
+
 def test_all_problems_come_at_once() -> None:
     text = small("title: A", "titel: A").replace("[5, 65]", "[65, 5]").replace("noise: none", "noise: loud")
     with pytest.raises(StudyFileError) as caught:
@@ -339,6 +375,14 @@ def test_extremes_are_refused_with_the_reason(key: str) -> None:
             "a column 'n'; rename",
         ),
         ("{kind: proportion, factors: [dx], by: [n]}", "a column 'n'; rename"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, times: [1], by: [n]}",
+            "by[0]: the result table has a column 'n'",
+        ),
+        (
+            "{kind: logrank, time: age, status: sex, times: [1], by: [n]}",
+            "by[0]: the result table has a column 'n'",
+        ),
         ("{kind: crosstab, factors: [dx, n]}", "factors[1]: the result table has a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, wide, wider]}", "factors: the table has 12000 cells"),
     ],

@@ -15,6 +15,7 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
+from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
@@ -22,6 +23,8 @@ from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
+from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
@@ -79,6 +82,18 @@ def glm(family: str, target: Target, *terms: str) -> Glm:
     )
 
 
+def cox(*terms: str, **changes: Any) -> Cox:
+    asked: dict[str, Any] = {
+        "name": "x",
+        "time": AGE,
+        "event": Event(SEX, "male"),
+        "terms": terms,
+        "variables": {"dx": DX, "y0": OUTCOMES[0]},
+        "fraction_bits": BITS,
+    }
+    return Cox(**(asked | changes))
+
+
 def second_round(statistic: Statistic) -> Statistic:
     """Return the round that follows one over a cohort of its own."""
     batch, _ = cohort(77, people=200)
@@ -127,6 +142,13 @@ STATISTICS: dict[str, Statistic] = {
     "numbers only": regression(terms=("age",), site_effect="none"),
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
+    "kaplan-meier": KaplanMeier(
+        name="k", time=AGE, event=Event(SEX, "male"), times=(10.0, 20.5, 40.0), by=(DX,)
+    ),
+    "logrank": Logrank(name="l", time=AGE, event=Event(DX, "other"), times=(30.0,), by=(SEX,), where=older),
+    "cox": cox("dx", "y0"),
+    "cox, second round": second_round(cox("dx", "y0")),
+    "cox of a subgroup": cox("dx", "y0", where=older, ties="exact", min_events=9),
     "logistic": LOGISTIC,
     "logistic, second round": second_round(LOGISTIC),
     "poisson": POISSON,
@@ -320,6 +342,7 @@ EXACT: dict[str, Statistic] = {
     "interactions": regression(
         terms=("dx", "sex", "hand", "dx:sex", "age", "hand:age"), variables=VARIABLES, site_effect="none"
     ),
+    "kaplan-meier": KaplanMeier(name="k", time=AGE, event=Event(SEX, "male"), times=(10.0, 65.0), by=(DX,)),
     "logistic": glm("binomial", Event(SEX, "male"), "dx", "age", "hand"),
     "poisson": glm("poisson", Count(OUTCOMES[0]), "dx", "sex", "dx:sex"),
     "complete": regression(

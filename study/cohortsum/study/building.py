@@ -9,11 +9,14 @@ from cohortsum.study.definition import (
     Condition,
     CorrelationSpec,
     CovarianceSpec,
+    CoxSpec,
     CrosstabSpec,
     FrozenStudy,
     GlmSpec,
     GroupTestSpec,
     HistogramSpec,
+    KaplanMeierSpec,
+    LogrankSpec,
     PcaSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -24,6 +27,7 @@ from cohortsum.study.definition import (
 )
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
+from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
@@ -31,6 +35,8 @@ from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
+from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
@@ -137,6 +143,35 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 variables=study.variables,
                 fraction_bits=bits,
                 shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
+                max_iterations=spec.max_iterations,
+                where=where,
+            )
+        case KaplanMeierSpec() | LogrankSpec():
+            time, event = numbers[spec.time], Event(factors[spec.status], spec.event)
+            by = tuple(factors[name] for name in spec.by)
+            if isinstance(spec, LogrankSpec):
+                return Logrank(name=spec.name, time=time, event=event, times=spec.times, by=by, where=where)
+            return KaplanMeier(
+                name=spec.name,
+                time=time,
+                event=event,
+                times=spec.times,
+                by=by,
+                where=where,
+                censored=spec.censored,
+            )
+        case CoxSpec():
+            return Cox(
+                name=spec.name,
+                time=numbers[spec.time],
+                event=Event(factors[spec.status], spec.event),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                start=None if spec.start is None else numbers[spec.start],
+                ties=spec.ties,
+                min_events=spec.min_events,
+                proportionality=spec.proportionality,
                 max_iterations=spec.max_iterations,
                 where=where,
             )

@@ -4,11 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
+from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
 from cohortsum.study.definition.kinds.products import (
     CorrelationEntry,
     CorrelationSpec,
@@ -30,10 +33,13 @@ __all__ = [
     "AnalysisSpec",
     "CorrelationSpec",
     "CovarianceSpec",
+    "CoxSpec",
     "CrosstabSpec",
     "GlmSpec",
     "GroupTestSpec",
     "HistogramSpec",
+    "KaplanMeierSpec",
+    "LogrankSpec",
     "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",
@@ -53,7 +59,10 @@ AnalysisEntry = Annotated[
     | CovarianceEntry
     | PcaEntry
     | RegressionEntry
-    | GlmEntry,
+    | GlmEntry
+    | KaplanMeierEntry
+    | LogrankEntry
+    | CoxEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -69,12 +78,11 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "pca": PcaEntry,
     "regression": RegressionEntry,
     "glm": GlmEntry,
+    "kaplan_meier": KaplanMeierEntry,
+    "logrank": LogrankEntry,
+    "cox": CoxEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset(
-    {
-        "cox", "kaplan_meier", "logrank", "mixed", "meta", "combat", "normative", "dp_sgd",
-    }
-)  # fmt: skip
+LATER_KINDS = frozenset({"mixed", "normative", "meta", "combat", "dp_sgd"})
 """Analyses that later versions have; refused by name."""
