@@ -82,6 +82,21 @@ def federate(
     return totals
 
 
+def federate_rounds(
+    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 17
+) -> tuple[tuple[Table, ...], int]:
+    """Return the tables after the last round over ``sites``, and how many rounds there were."""
+    most, rounds = statistic.most_rounds, 1
+    while True:
+        sums = federate(statistic, sites, batch_size)
+        following = statistic.further(sums)
+        if following is None:
+            assert rounds <= most
+            return statistic.finish(sums), rounds
+        assert all(np.isfinite(following.parameters))
+        statistic, rounds = following, rounds + 1
+
+
 def row(table: Table, **keys: str) -> dict[str, Cell]:
     """Return the one row whose cells equal ``keys``, by column name."""
     rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]

@@ -26,6 +26,7 @@ analyses:
   bands: {kind: histogram, variables: [age], edges: [0, 50, 100]}
   arms: {kind: crosstab, factors: [dx]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
+  pooled: {kind: meta, outcomes: [thick], terms: [dx, age], effect: dx}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
   min_sites: 3
@@ -72,6 +73,8 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("expires: 2099-12-31", "expires: 2099-12-30", ALL),
         ("terms: [dx, age, age2]", "terms: [dx, age, age2], report: {effect: dx}", ALL - BY_LEVEL),
         ("terms: [dx, age, age2]", "terms: [dx, age]", ALL - of("thickness")),
+        ("effect: dx}", "effect: dx, correction: fdr_bh}", ALL),
+        ("effect: dx}", "effect: dx, min_per_arm: 5}", ALL - of("pooled")),
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
@@ -94,7 +97,8 @@ def test_a_change_costs_the_blocks_that_depend_on_it(
     if kept is None:  # another grid: only counts mean the same
         assert found < ALL
         assert all(
-            name.endswith(("people", "sites")) or name in of("bands") | of("arms") for name in found
+            name.endswith(("people", "sites", "included")) or name in of("bands") | of("arms")
+            for name in found
         ), found
     else:
         assert found == kept

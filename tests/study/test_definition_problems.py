@@ -30,7 +30,7 @@ from tests.study.definitions import (
         ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
         ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
         ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
-        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, crosstab, regression"),
+        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, crosstab, regression, meta"),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
         ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),
@@ -135,6 +135,16 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ),
         ("{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [dx, dx]}}", "tests.t[1]", "twice"),
         ("{kind: regression, outcomes: [iq], terms: [dx], missing: drop}", "missing", "'complete'"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: dx}", "effect", "one of the terms: age"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: age}", "effect", "write measure: b"),
+        ("{kind: meta, outcomes: [iq], terms: [dx, iq], effect: dx}", "outcomes", "in a term"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [dl, dl]}", "models", "twice"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [random]}", "models[0]", "'dl'"),
+        (
+            "{kind: meta, outcomes: [iq], terms: [dx], effect: dx, min_per_arm: 1}",
+            "min_per_arm",
+            "equal to 2",
+        ),
     ],
 )
 def test_a_problem_in_an_analysis_names_field_and_cure(entry: str, field: str, cure: str) -> None:

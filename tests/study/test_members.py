@@ -21,6 +21,7 @@ from tests.protocol.consortium import roster_of
 from tests.study.definitions import frozen
 from tests.study.models import AGE, DX, OUTCOMES, SEX, cohort, regression, seeds
 from tests.study.pooled import BITS, contribution, slice_of
+from tests.study.test_meta import meta
 
 NAN = float("nan")
 HAND = Factor("hand", ("left", "right"))
@@ -45,6 +46,8 @@ STATISTICS: dict[str, Statistic] = {
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
     "complete, none": regression(missing="complete", site_effect="none", where=older),
+    "meta": meta(min_per_arm=2),
+    "meta of a subgroup": meta(min_per_arm=2, where=older, models=("fixed",), effect="sex"),
 }
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
 

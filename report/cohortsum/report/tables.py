@@ -28,6 +28,10 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
     ),
+    "meta": frozenset(
+        {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
+        | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
+    ),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }

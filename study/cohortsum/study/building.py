@@ -10,6 +10,7 @@ from cohortsum.study.definition import (
     CrosstabSpec,
     FrozenStudy,
     HistogramSpec,
+    MetaSpec,
     RegressionSpec,
     SummarySpec,
     holds,
@@ -18,6 +19,7 @@ from cohortsum.study.definition import (
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.meta import Meta
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
@@ -55,6 +57,21 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 correction="none" if report is None else report.correction,
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
+                where=where,
+            )
+        case MetaSpec():
+            return Meta(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                effect=spec.effect,
+                measure=spec.measure,
+                models=spec.models,
+                min_per_arm=spec.min_per_arm,
+                min_sites=study.protection.min_sites,
+                correction=spec.correction,
+                fraction_bits=bits,
                 where=where,
             )
         case _:
