@@ -60,6 +60,6 @@ def next_trial(course: Course, models: Sequence[Model], most: int, min_sites: in
     first = course.trials[0]
     moments = dersimonian_laird(first, course.sites[0])
     untried = moments > 0 and all(trial.tau2 != moments for trial in course.trials)
-    if untried and (wants_dl or first.score > 0):
+    if untried and (wants_dl or first.step > 0):
         return moments
     return next_reml(course.trials) if wants_reml else None

@@ -5,18 +5,19 @@ give everything:
 
 - fixed effect: mu = Swb / Sw at t = 0, se = Sw^-1/2; Cochran's Q = Swb^2 - (Swb)^2 / Sw.
 - DerSimonian and Laird (1986): tau2 = max(0, (Q - (k - 1)) / (Sw - Sw^2 / Sw)), then mu and se at t = tau2.
-- REML: tau2 is where the score 1/2 (S w^2 (b - mu)^2 - Sw + Sw^2 / Sw) is 0, or 0 where it is not positive there.
+- REML: tau2 is where the score S w^2 (b - mu)^2 - Sw + Sw^2 / Sw is 0, or 0 where it is not positive there.
 - Hartung and Knapp (2001), Sidik and Jonkman (2002): se^2 = S w (b - mu)^2 / ((k - 1) Sw), t on k - 1 degrees of freedom.
 
 The score may have several roots where variances differ by orders of magnitude; the one reported is a maximum of the restricted
 likelihood reached from the estimate of DerSimonian and Laird, as in other programs. It is found by inverse interpolation
-through the trial values so far, kept inside the bracket of a positive and a negative score. Sums are rational numbers here, so
+through the trial values so far, kept inside the bracket of a positive and a negative step. Sums are rational numbers here, so
 nothing cancels; a trial value is a float64 that everybody derives alike.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -26,10 +27,9 @@ from cohortsum.study.statistics.parameters import rounded
 CLOSE = 1e-7
 """REML ends where the next trial value differs from the last by less than this share of it."""
 POINTS = 4
-"""Trial values, those with the smallest scores, through which the inverse of the score is interpolated."""
+"""Most trial values through which the inverse of the step is interpolated."""
 GROWTH = 4
-"""Beyond the greatest value with a positive score, interpolation is trusted up to this many times that value, and a step goes
-at least so far: once the score is negative, the bracket closes quickly."""
+"""While no step was negative, a trial value lies at most this many steps beyond the greatest so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,13 @@ class Trial:
         return max(Fraction(0), self.wbb - self.wb**2 / self.w)
 
     @property
-    def score(self) -> float:
-        """Twice the derivative of the restricted log-likelihood by tau2."""
+    def step(self) -> float:
+        """How far the next value of the iteration tau2 = S w^2 ((b - mu)^2 - v) / S w^2 + 1 / S w lies from this one.
+
+        It is the derivative of the restricted log-likelihood by tau2, divided by half of S w^2, and close to linear in tau2.
+        """
         squares = self.wwbb - 2 * self.mean * self.wwb + self.mean**2 * self.ww
-        return float(squares - self.w + self.ww / self.w)
+        return float((squares - self.w) / self.ww + 1 / self.w)
 
 
 def dersimonian_laird(first: Trial, sites: int) -> float:
@@ -87,43 +90,58 @@ def next_reml(trials: Sequence[Trial]) -> float | None:
     """
     if reml(trials) is not None:
         return None
-    scores = {trial.tau2: trial.score for trial in trials}
-    low = max(t for t, score in scores.items() if score > 0)
-    high = min((t for t, score in scores.items() if score <= 0 and t > low), default=inf)
-    proposal = _interpolated(scores) if len(trials) > 1 else inf
-    if high == inf and not low < proposal <= GROWTH * low:
-        # the step that iterates tau2 = S w^2 ((b - mu)^2 - v) / S w^2 + 1 / S w
-        step = scores[low] / float(next(trial.ww for trial in trials if trial.tau2 == low))
-        proposal = max(low + step, GROWTH * low)
+    steps = {trial.tau2: trial.step for trial in trials}
+    low, high = _bracket(steps)
+    proposal = _interpolated(steps)
+    if high == inf and not low < proposal <= low + GROWTH * steps[low]:
+        proposal = low + steps[low] * (1 if len(trials) < 3 else GROWTH)
     elif not low < proposal < high:
         proposal = (low + high) / 2
     proposal = _parameter(Fraction(proposal))
-    return None if proposal in scores else proposal
+    return None if proposal in steps else proposal
 
 
 def reml(trials: Sequence[Trial]) -> Trial | None:
     """Return the trial at the REML estimate, or None where none is close enough to it yet."""
     first, last = trials[0], trials[-1]
-    if first.score <= 0:
+    if first.step <= 0:
         return first
     if len(trials) < 2:
         return None
-    scores = {trial.tau2: trial.score for trial in trials}
-    if abs(_interpolated(scores) - last.tau2) <= CLOSE * last.tau2:
+    steps = {trial.tau2: trial.step for trial in trials}
+    if abs(_interpolated(steps) - last.tau2) <= CLOSE * last.tau2:
         return last
     return None
 
 
-def _interpolated(scores: dict[float, float]) -> float:
-    """Return the trial value at which the score would be 0, by Lagrange's polynomial of t in the score."""
-    nearest = sorted(scores.items(), key=lambda point: abs(point[1]))[:POINTS]
-    exact = {Fraction(score): Fraction(t) for t, score in nearest}
+def _bracket(steps: dict[float, float]) -> tuple[float, float]:
+    """Return the greatest trial value with a positive step, and the least one above it without, or infinity."""
+    low = max(t for t, step in steps.items() if step > 0)
+    return low, min((t for t, step in steps.items() if step <= 0 and t > low), default=inf)
+
+
+def _interpolated(steps: dict[float, float]) -> float:
+    """Return the trial value at which the step would be 0, by Lagrange's polynomial of t in the step.
+
+    It goes through both ends of the bracket, and through those nearest to 0 as long as the step falls from each to the
+    next; infinity where fewer than two are left.
+    """
+    ends = [t for t in _bracket(steps) if t in steps]
+    nearest = sorted(steps.keys() - set(ends), key=lambda t: (abs(steps[t]), t))
+    chosen = ends
+    for t in nearest:
+        wider = sorted({*chosen, t})
+        if len(wider) <= POINTS and all(steps[a] > steps[b] for a, b in pairwise(wider)):
+            chosen = wider
+    if len(chosen) < 2:
+        return inf
+    exact = {Fraction(steps[t]): Fraction(t) for t in chosen}
     total = Fraction(0)
-    for score, t in exact.items():
+    for step, t in exact.items():
         weight = Fraction(1)
         for other in exact:
-            if other != score:
-                weight *= other / (other - score)
+            if other != step:
+                weight *= other / (other - step)
         total += weight * t
     return float(total)
 
