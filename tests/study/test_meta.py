@@ -166,7 +166,7 @@ def test_impac_31_sites_equal_the_truth() -> None:
     for outcomes, terms in ((thickness, ("asd", "age", "sex")), (volumes, ("asd", "age", "sex", "ICV"))):
         statistic = meta(outcomes=outcomes, terms=terms, **asked)
         (table,), rounds = federate_rounds(statistic, split(batch, site))
-        assert rounds <= 8
+        assert rounds <= 7
         for outcome in outcomes:
             known = truth[outcome.name]
             found = row(table, outcome=outcome.name, model="fixed")
@@ -273,7 +273,7 @@ def test_a_number_may_be_the_effect_and_interactions_count_as_covariates() -> No
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(-2, 2), st.floats(5e-3, 2)), min_size=2, max_size=40),
+    st.lists(st.tuples(st.floats(-2, 2), st.floats(2e-2, 2)), min_size=2, max_size=40),
     st.sampled_from([1e-6, 1.0, 1e6]),
 )
 def test_reml_finds_a_maximum_of_the_likelihood_whatever_the_estimates(

@@ -17,7 +17,6 @@ nothing cancels; a trial value is a float64 that everybody derives alike.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -26,10 +25,9 @@ from cohortsum.study.statistics.parameters import rounded
 
 CLOSE = 1e-7
 """REML ends where the next trial value differs from the last by less than this share of it."""
-POINTS = 4
-"""Most trial values through which the inverse of the step is interpolated."""
 GROWTH = 4
-"""While no step was negative, a trial value lies at most this many steps beyond the greatest so far."""
+"""While no step was negative, interpolation is trusted up to this many times the greatest trial value; else the next one is this
+many times as great, or lies this many steps beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +91,13 @@ def next_reml(trials: Sequence[Trial]) -> float | None:
     steps = {trial.tau2: trial.step for trial in trials}
     low, high = _bracket(steps)
     proposal = _interpolated(steps)
-    if high == inf and not low < proposal <= low + GROWTH * steps[low]:
-        proposal = low + steps[low] * (1 if len(trials) < 3 else GROWTH)
-    elif not low < proposal < high:
+    if high == inf:
+        if not low < proposal <= GROWTH * low:
+            proposal = low + steps[low] if len(trials) < 3 else max(low + GROWTH * steps[low], GROWTH * low)
+    elif not low < proposal < high or (len(trials) % 4 == 0 and high > 2 * low):
         proposal = (low + high) / 2
-    proposal = _parameter(Fraction(proposal))
-    return None if proposal in steps else proposal
+    following = _parameter(proposal)
+    return None if following in steps else following
 
 
 def reml(trials: Sequence[Trial]) -> Trial | None:
@@ -123,28 +122,28 @@ def _bracket(steps: dict[float, float]) -> tuple[float, float]:
 def _interpolated(steps: dict[float, float]) -> float:
     """Return the trial value at which the step would be 0, by Lagrange's polynomial of t in the step.
 
-    It goes through both ends of the bracket, and through those nearest to 0 as long as the step falls from each to the
+    It goes through both ends of the bracket and the value on either side of them, as long as the step falls from each to the
     next; infinity where fewer than two are left.
     """
-    ends = [t for t in _bracket(steps) if t in steps]
-    nearest = sorted(steps.keys() - set(ends), key=lambda t: (abs(steps[t]), t))
-    chosen = ends
-    for t in nearest:
-        wider = sorted({*chosen, t})
-        if len(wider) <= POINTS and all(steps[a] > steps[b] for a, b in pairwise(wider)):
-            chosen = wider
+    ordered = sorted(steps)
+    last = ordered.index(_bracket(steps)[0])
+    chosen = ordered[last : last + 2]
+    if last > 0 and steps[ordered[last - 1]] > steps[ordered[last]]:
+        chosen = [ordered[last - 1], *chosen]
+    if last + 2 < len(ordered) and steps[ordered[last + 2]] < steps[ordered[last + 1]]:
+        chosen = [*chosen, ordered[last + 2]]
     if len(chosen) < 2:
         return inf
     exact = {Fraction(steps[t]): Fraction(t) for t in chosen}
     total = Fraction(0)
-    for step, t in exact.items():
+    for step, value in exact.items():
         weight = Fraction(1)
         for other in exact:
             if other != step:
                 weight *= other / (other - step)
-        total += weight * t
+        total += weight * value
     return float(total)
 
 
-def _parameter(value: Fraction) -> float:
+def _parameter(value: Fraction | float) -> float:
     return float(rounded(np.array([float(value)]))[0])
