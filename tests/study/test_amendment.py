@@ -27,6 +27,7 @@ analyses:
   arms: {kind: crosstab, factors: [dx]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
   pooled: {kind: meta, outcomes: [thick], terms: [dx, age], effect: dx}
+  harmonised: {kind: combat, outcomes: [thick, thin], keep: [age], fit_on: dx == control}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
   min_sites: 3
@@ -53,7 +54,7 @@ ALL = frozenset(block.name for block in OLD.round.blocks[1:])
 
 
 def of(analysis: str) -> frozenset[str]:
-    return frozenset(name for name in ALL if name.split("/")[0] == analysis)
+    return frozenset(name for name in ALL if name.startswith(f"{analysis}/"))
 
 
 BY_LEVEL = frozenset({"thickness/thick/people", "thickness/thick/sites"})
@@ -75,11 +76,17 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("terms: [dx, age, age2]", "terms: [dx, age]", ALL - of("thickness")),
         ("effect: dx}", "effect: dx, correction: fdr_bh}", ALL),
         ("effect: dx}", "effect: dx, min_per_arm: 5}", ALL - of("pooled")),
+        ("fit_on: dx == control", "fit_on: dx == case", ALL - of("harmonised")),
+        ("keep: [age]", "keep: [age, dx]", ALL - of("harmonised")),
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
         ("factors: [dx]}", "factors: [dx], where: age > 30}", ALL - of("arms")),
-        ("thin: {unit: mm, range: [0, 5]}", "thin: {unit: mm, range: [0, 6]}", ALL - of("together")),
+        (
+            "thin: {unit: mm, range: [0, 5]}",
+            "thin: {unit: mm, range: [0, 6]}",
+            ALL - of("together") - of("harmonised/thin"),
+        ),
         ('age2: "age^2"', 'age2: "age^2 + 1"', ALL - of("thickness")),
         ("age >= 18", "age >= 19", frozenset[str]()),
         ("age: {unit: years, range: [0, 100]}", "age: {unit: years, range: [0, 101]}", frozenset[str]()),

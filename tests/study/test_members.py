@@ -21,6 +21,7 @@ from tests.protocol.consortium import roster_of
 from tests.study.definitions import frozen
 from tests.study.models import AGE, DX, OUTCOMES, SEX, cohort, regression, seeds
 from tests.study.pooled import BITS, contribution, slice_of
+from tests.study.test_combat import combat
 from tests.study.test_meta import meta
 
 NAN = float("nan")
@@ -29,6 +30,11 @@ HAND = Factor("hand", ("left", "right"))
 
 def older(batch: Batch) -> NDArray[np.bool_]:
     mask: NDArray[np.bool_] = batch.numbers["age"] > 30
+    return mask
+
+
+def spared(batch: Batch) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = batch.levels["dx"] != 1
     return mask
 
 
@@ -46,6 +52,9 @@ STATISTICS: dict[str, Statistic] = {
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
     "complete, none": regression(missing="complete", site_effect="none", where=older),
+    "combat": combat(),
+    "combat fitted on some": combat(fit_on=older, keep=("sex",), where=spared),
+    "combat that keeps nothing": combat(keep=()),
     "meta": meta(min_per_arm=2),
     "meta of a subgroup": meta(min_per_arm=2, where=older, models=("fixed",), effect="sex"),
 }

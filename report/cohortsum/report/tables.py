@@ -32,6 +32,10 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
         | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
     ),
+    "combat": frozenset(
+        {"gamma_star", "delta_star", "gamma_hat", "delta_hat", "beyond_range"}
+        | {"grand_mean", "pooled_sd", "b", "n"}
+    ),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }

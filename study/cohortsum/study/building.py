@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
+    CombatSpec,
     Condition,
     CrosstabSpec,
     FrozenStudy,
@@ -16,7 +17,9 @@ from cohortsum.study.definition import (
     holds,
     write_term,
 )
+from cohortsum.study.statistics.combat import Combat
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.design import NOTHING, build_design
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.meta import Meta
@@ -71,6 +74,19 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 min_per_arm=spec.min_per_arm,
                 min_sites=study.protection.min_sites,
                 correction=spec.correction,
+                fraction_bits=bits,
+                where=where,
+            )
+        case CombatSpec():
+            terms = tuple(write_term(term) for term in spec.keep)
+            return Combat(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                design=build_design(spec.name, terms, study.variables) if terms else NOTHING,
+                fit_on=None if spec.fit_on is None else _subgroup(study, spec.fit_on),
+                empirical_bayes=spec.empirical_bayes,
+                mean_only=spec.mean_only,
+                min_per_site=spec.min_per_site,
                 fraction_bits=bits,
                 where=where,
             )

@@ -7,6 +7,7 @@ from cohortsum.study.definition.freezing import freeze, parse_canonical
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
 from cohortsum.study.definition.kinds import (
     AnalysisSpec,
+    CombatSpec,
     CrosstabSpec,
     HistogramSpec,
     MetaSpec,
@@ -21,6 +22,7 @@ from cohortsum.study.definition.unbuilt import refuse_unbuilt
 
 __all__ = [
     "AnalysisSpec",
+    "CombatSpec",
     "Condition",
     "CrosstabSpec",
     "DeadlineSpec",

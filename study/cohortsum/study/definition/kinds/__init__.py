@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
@@ -17,6 +18,7 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CombatSpec",
     "CrosstabSpec",
     "HistogramSpec",
     "MetaSpec",
@@ -30,7 +32,8 @@ AnalysisEntry = Annotated[
     | HistogramEntry
     | CrosstabEntry
     | RegressionEntry
-    | MetaEntry,
+    | MetaEntry
+    | CombatEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -40,13 +43,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
     "meta": MetaEntry,
+    "combat": CombatEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
         "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "mixed", "combat", "normative", "test", "dp_sgd",
+        "logrank", "mixed", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
