@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cohortsum.coordinator.publish import result_document, write_release
+from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.report import forest
@@ -46,7 +47,9 @@ def opened(plan: StudyPlan) -> Opened:
 
 def document_of(plan: StudyPlan) -> ResultDocument:
     state = opened(plan)
-    return result_document(plan, ROSTER, KEY, state, by_block(state.blocks, state.values))
+    sums = by_block(state.blocks, state.values)
+    opened_round = OpenedIteration(bytes(32), KEY, state.advertised, state.survivors, sums)
+    return result_document(plan, ROSTER, [opened_round], plan.finish(sums))
 
 
 @pytest.fixture(scope="module")

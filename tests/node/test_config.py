@@ -75,7 +75,7 @@ def test_example_policy_loads_and_runs_in_this_version() -> None:
     policy = load_policy_config(EXAMPLES / "policy.yaml")
     refuse_unbuilt_policy(policy)
     assert policy.thresholds.min_participants_per_site == 20
-    assert policy.statistics == ("summary", "histogram", "crosstab", "regression")
+    assert policy.statistics == ("summary", "histogram", "crosstab", "regression", "glm")
     assert policy.noise == ("none",)
 
 

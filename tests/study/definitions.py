@@ -34,7 +34,7 @@ privacy: {noise: none}
 """
 
 LATER = [
-    "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier", "logrank",
+    "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier", "logrank",
     "mixed", "normative", "test", "dp_sgd",
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Cell, Table
-from cohortsum.study.statistics.interface import Statistic, Sums, merge
+from cohortsum.study.statistics.interface import Statistic, Sums
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 SM: Any = import_module("statsmodels.api")  # without types; what it returns is converted here
@@ -54,7 +54,7 @@ def contribution(statistic: Statistic, site: Batch, batch_size: int) -> Sums:
         slice_of(site, np.arange(start, min(start + batch_size, site.people), dtype=np.intp))
         for start in starts
     ]
-    sent = statistic.contribute(merge([statistic.accumulate(batch) for batch in batches]))
+    sent = statistic.contribute(statistic.merge([statistic.accumulate(batch) for batch in batches]))
     layout = statistic.layout()
     assert set(sent) == {block.name for block in layout}
     assert len(sent) == len(layout)
@@ -83,18 +83,17 @@ def federate(
 
 
 def federate_rounds(
-    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 17
+    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 1000
 ) -> tuple[tuple[Table, ...], int]:
-    """Return the tables after the last round over ``sites``, and how many rounds there were."""
-    most, rounds = statistic.most_rounds, 1
-    while True:
+    """Return the tables over ``sites`` and the number of rounds they took."""
+    for rounds in range(1, statistic.most_rounds + 1):
         sums = federate(statistic, sites, batch_size)
         following = statistic.further(sums)
         if following is None:
-            assert rounds <= most
             return statistic.finish(sums), rounds
-        assert all(np.isfinite(following.parameters))
-        statistic, rounds = following, rounds + 1
+        assert np.all(np.isfinite(following.parameters))
+        statistic = following
+    raise AssertionError("more rounds than the statistic said")
 
 
 def row(table: Table, **keys: str) -> dict[str, Cell]:

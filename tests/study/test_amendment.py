@@ -26,8 +26,7 @@ analyses:
   bands: {kind: histogram, variables: [age], edges: [0, 50, 100]}
   arms: {kind: crosstab, factors: [dx]}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
-  pooled: {kind: meta, outcomes: [thick], terms: [dx, age], effect: dx}
-  harmonised: {kind: combat, outcomes: [thick, thin], keep: [age], fit_on: dx == control}
+  pooled: {kind: meta, outcomes: [thick], terms: [dx, age], effect: dx, models: [fixed]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
   min_sites: 3
@@ -74,19 +73,13 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("expires: 2099-12-31", "expires: 2099-12-30", ALL),
         ("terms: [dx, age, age2]", "terms: [dx, age, age2], report: {effect: dx}", ALL - BY_LEVEL),
         ("terms: [dx, age, age2]", "terms: [dx, age]", ALL - of("thickness")),
-        ("effect: dx}", "effect: dx, correction: fdr_bh}", ALL),
-        ("effect: dx}", "effect: dx, min_per_arm: 5}", ALL - of("pooled")),
-        ("fit_on: dx == control", "fit_on: dx == case", ALL - of("harmonised")),
-        ("keep: [age]", "keep: [age, dx]", ALL - of("harmonised")),
+        ("models: [fixed]", "models: [fixed], correction: fdr_bh", ALL),
+        ("models: [fixed]", "models: [fixed], min_per_arm: 5", ALL - of("pooled")),
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
         ("factors: [dx]}", "factors: [dx], where: age > 30}", ALL - of("arms")),
-        (
-            "thin: {unit: mm, range: [0, 5]}",
-            "thin: {unit: mm, range: [0, 6]}",
-            ALL - of("together") - of("harmonised/thin"),
-        ),
+        ("thin: {unit: mm, range: [0, 5]}", "thin: {unit: mm, range: [0, 6]}", ALL - of("together")),
         ('age2: "age^2"', 'age2: "age^2 + 1"', ALL - of("thickness")),
         ("age >= 18", "age >= 19", frozenset[str]()),
         ("age: {unit: years, range: [0, 100]}", "age: {unit: years, range: [0, 101]}", frozenset[str]()),

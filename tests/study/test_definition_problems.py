@@ -35,7 +35,7 @@ from tests.study.definitions import (
             "kind: sumary",
             16,
             "analyses.a",
-            "summary, histogram, crosstab, regression, meta, combat",
+            "summary, histogram, crosstab, regression, glm, meta, combat",
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
@@ -156,11 +156,48 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
             "min_per_arm",
             "equal to 2",
         ),
+        ("{kind: glm, outcomes: [sex], terms: [age]}", "family", "is missing"),
+        ("{kind: glm, family: binomial, outcomes: [age], terms: [iq]}", "outcomes[0]", "made by factors"),
+        (
+            "{kind: glm, family: binomial, outcomes: [dx], terms: [age]}",
+            "outcomes[0]",
+            "control, autism, other",
+        ),
+        (
+            "{kind: glm, family: binomial, outcomes: [dx], event: ill, terms: [age]}",
+            "outcomes[0]",
+            "no level 'ill'",
+        ),
+        ("{kind: glm, family: binomial, outcomes: [sex], terms: [sex]}", "outcomes", "in a term"),
+        ("{kind: glm, family: binomial, outcomes: [sex], terms: [age], offset: iq}", "", "family: poisson"),
+        (
+            "{kind: glm, family: binomial, outcomes: [sex], terms: [age], site_effect: within}",
+            "site_effect",
+            "'none'",
+        ),
+        ("{kind: glm, family: poisson, outcomes: [sex], terms: [age]}", "outcomes[0]", "is a factor"),
+        ("{kind: glm, family: poisson, outcomes: [age2], terms: [age]}", "outcomes", "at or above 0"),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], event: other}", "", "family: binomial"),
+        (
+            "{kind: glm, family: poisson, outcomes: [iq], terms: [dx], offset: age, exposure: age}",
+            "",
+            "not both",
+        ),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], exposure: age2}", "exposure", "above 0"),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], offset: iq}", "offset", "is an outcome"),
+        (
+            "{kind: glm, family: poisson, outcomes: [iq], terms: [dx], max_iterations: 0}",
+            "max_iterations",
+            "equal to 1",
+        ),
     ],
 )
 def test_a_problem_in_an_analysis_names_field_and_cure(entry: str, field: str, cure: str) -> None:
+    text = with_analysis(entry)
+    if "age2" in entry:  # a number that may be below 0
+        text = text.replace("age ^ 2", "age - 40")
     with pytest.raises(StudyFileError) as caught:
-        frozen(with_analysis(entry))
+        frozen(text)
     assert f"study.yaml:16: analyses.a.{field}".rstrip(".") in caught.value.message
     assert cure in caught.value.message
 

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.families import FAMILIES
+from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
 from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.targets import Count, Event, Target
 from cohortsum.study.variables import Factor
 from tests.ledger.oracle import rank
 from tests.protocol.consortium import roster_of
@@ -38,6 +41,30 @@ def spared(batch: Batch) -> NDArray[np.bool_]:
     return mask
 
 
+def glm(family: str, target: Target, *terms: str) -> Glm:
+    return Glm(
+        name="g",
+        family=FAMILIES[family],
+        targets=(target,),
+        terms=terms,
+        variables={"dx": DX, "sex": SEX, "hand": HAND, "age": AGE},
+        fraction_bits=BITS,
+    )
+
+
+def second_round(statistic: Statistic) -> Statistic:
+    """Return the round that follows one over a cohort of its own."""
+    batch, _ = cohort(77, people=200)
+    following = statistic.further(contribution(statistic, batch, 50))
+    assert following is not None
+    return following
+
+
+LOGISTIC, POISSON = (
+    glm("binomial", Event(DX, "autism"), "sex", "age"),
+    glm("poisson", Count(OUTCOMES[0]), "dx", "age"),
+)
+
 STATISTICS: dict[str, Statistic] = {
     "summary": Summary("s", (AGE, *OUTCOMES), (DX, SEX), BITS),
     "summary of everybody": Summary("s", (AGE,), (), BITS),
@@ -51,6 +78,10 @@ STATISTICS: dict[str, Statistic] = {
     "numbers only": regression(terms=("age",), site_effect="none"),
     "crossed": regression(terms=("dx", "sex", "dx:sex", "age"), effect="sex", site_effect="none"),
     "complete": regression(effect="sex", missing="complete"),
+    "logistic": LOGISTIC,
+    "logistic, second round": second_round(LOGISTIC),
+    "poisson": POISSON,
+    "poisson, second round": second_round(POISSON),
     "complete, none": regression(missing="complete", site_effect="none", where=older),
     "combat": combat(),
     "combat fitted on some": combat(fit_on=older, keep=("sex",), where=spared),
@@ -239,6 +270,8 @@ EXACT: dict[str, Statistic] = {
     "interactions": regression(
         terms=("dx", "sex", "hand", "dx:sex", "age", "hand:age"), variables=VARIABLES, site_effect="none"
     ),
+    "logistic": glm("binomial", Event(SEX, "male"), "dx", "age", "hand"),
+    "poisson": glm("poisson", Count(OUTCOMES[0]), "dx", "sex", "dx:sex"),
     "complete": regression(
         terms=("sex", "hand", "sex:hand"), variables=VARIABLES, site_effect="none", missing="complete"
     ),

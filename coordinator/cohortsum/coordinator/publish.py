@@ -6,15 +6,16 @@ the place of the results folder at the end, so that a reader never sees half a r
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
-from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import (
     SCHEMA,
+    LeftOut,
     Participation,
     Release,
     ResultDocument,
@@ -30,7 +31,7 @@ from cohortsum.report.effects import effect_terms, read_effects
 from cohortsum.report.enigma import to_enigma_csv
 from cohortsum.report.tables import to_csv
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.planning import Integers, StudyPlan
+from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
 
 MOST_IN_A_PLOT = 150
@@ -40,27 +41,33 @@ MOST_IN_A_PLOT = 150
 def result_document(
     plan: StudyPlan,
     roster: Roster,
-    key: RoundKey,
-    opened: Opened,
-    sums: Mapping[str, Integers],
+    rounds: Sequence[OpenedIteration],
+    tables: Sequence[Table],
     *,
     builds_on: int | None = None,
 ) -> ResultDocument:
-    """Return the typed document of an opened round.
+    """Return the typed document of a study whose rounds opened.
 
     Args:
         plan: of the study.
-        roster: in force when the round opened.
-        key: of the round.
-        opened: how it ended.
-        sums: of all blocks of the study, also of those that an earlier version opened.
-        builds_on: number of that earlier version, None where the round opened every block.
+        roster: in force when the rounds opened.
+        rounds: that opened, at least one.
+        tables: of all analyses.
+        builds_on: number of an earlier version that opened blocks which did not travel again; None where there is none.
     """
     names = {index: str(site) for site, index in roster.sites.items()}
-    took_part = sorted(names[index] for index in opened.advertised)
-    survivors = sorted(names[index] for index in opened.survivors)
+    first = rounds[0]
+    took_part = sorted(names[index] for index in first.advertised)
+    survivors = sorted(names[index] for index in first.survivors)
+    left = tuple(
+        LeftOut(
+            iteration=after.key.iteration,
+            sites=tuple(sorted(names[index] for index in set(before.survivors) - set(after.survivors))),
+        )
+        for before, after in pairwise(rounds)
+        if set(before.survivors) - set(after.survivors)
+    )
     study, protection = plan.study, plan.round.protection
-    tables = plan.finish(sums)
     return ResultDocument(
         schema=SCHEMA,
         software=f"cohortsum {version('cohortsum')}",
@@ -72,7 +79,13 @@ def result_document(
             fingerprint=study.fingerprint,
         ),
         roster=RosterIdentity(version=roster.version, digest=roster.digest.hex()),
-        round=RoundIdentity(id=key.round_id.hex(), attempt=key.attempt, builds_on_version=builds_on),
+        round=RoundIdentity(
+            id=first.key.round_id.hex(),
+            attempt=first.key.attempt,
+            builds_on_version=builds_on,
+            iterations=len(rounds),
+            left_out=left,
+        ),
         epoch=study.epoch,
         profile="open_data",
         waivers=(),

@@ -28,6 +28,13 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
     ),
+    "glm": frozenset(
+        {"b", "se", "statistic", "p", "low", "high", "n", "df"}
+        | {"odds_ratio", "odds_low", "odds_high", "rate_ratio", "rate_low", "rate_high"}
+    ),
+    "fit": frozenset(
+        {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
+    ),
     "meta": frozenset(
         {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
         | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}

@@ -10,6 +10,7 @@ from cohortsum.study.definition import (
     Condition,
     CrosstabSpec,
     FrozenStudy,
+    GlmSpec,
     HistogramSpec,
     MetaSpec,
     RegressionSpec,
@@ -20,11 +21,14 @@ from cohortsum.study.definition import (
 from cohortsum.study.statistics.combat import Combat
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.design import NOTHING, build_design
+from cohortsum.study.statistics.families import FAMILIES
+from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.meta import Meta
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.targets import Count, Event, Shift
 from cohortsum.study.statistics.units import Where
 
 
@@ -60,6 +64,21 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 correction="none" if report is None else report.correction,
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
+                where=where,
+            )
+        case GlmSpec():
+            events = zip(spec.outcomes, spec.events, strict=False)
+            shift = spec.exposure or spec.offset
+            return Glm(
+                name=spec.name,
+                family=FAMILIES[spec.family],
+                targets=tuple(Event(factors[name], level) for name, level in events)
+                or tuple(Count(numbers[name]) for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
+                max_iterations=spec.max_iterations,
                 where=where,
             )
         case MetaSpec():

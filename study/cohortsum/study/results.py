@@ -14,6 +14,7 @@ class Status(StrEnum):
     ALIASED = "aliased"
     NOT_ESTIMABLE = "not estimable"
     TOO_FEW_SITES = "too few sites"
+    NOT_FINISHED = "not finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Table:
 
     Attributes:
         analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
-        kind: what the rows are: summary, histogram, crosstab, association, regression, contrast or test.
+        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, fit, contrast or test.
         columns: column names in order; ``status`` is one of them.
         rows: one tuple of cells per row.
         notes: sentences a reader of the table must know.

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.meta import MetaEntry, MetaSpec
@@ -20,6 +21,7 @@ __all__ = [
     "AnalysisSpec",
     "CombatSpec",
     "CrosstabSpec",
+    "GlmSpec",
     "HistogramSpec",
     "MetaSpec",
     "RegressionSpec",
@@ -32,6 +34,7 @@ AnalysisEntry = Annotated[
     | HistogramEntry
     | CrosstabEntry
     | RegressionEntry
+    | GlmEntry
     | MetaEntry
     | CombatEntry,
     Field(discriminator="kind"),
@@ -42,6 +45,7 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
+    "glm": GlmEntry,
     "meta": MetaEntry,
     "combat": CombatEntry,
 }
@@ -49,7 +53,7 @@ KINDS: dict[str, type[AnalysisSection]] = {
 
 LATER_KINDS = frozenset(
     {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
+        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier",
         "logrank", "mixed", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
