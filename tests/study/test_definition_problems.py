@@ -237,6 +237,34 @@ def test_a_file_whose_only_problems_are_expressions_raises_an_expression_error_w
     ]
 
 
+@pytest.mark.parametrize(
+    ("analyses", "cure"),
+    [
+        ("a: {kind: summary, variables: [iq], needs: h}", "no analysis 'h'; name an analysis of kind combat"),
+        (
+            "a: {kind: summary, variables: [iq], needs: a}",
+            "'a' is a summary; name an analysis of kind combat",
+        ),
+        (
+            "b: {kind: summary, variables: [iq], needs: har}\n  harm: {kind: combat, outcomes: [iq, age]}",
+            "no analysis 'har'; did you mean 'harm'?",
+        ),
+        (
+            "b: {kind: regression, outcomes: [iq, age2], terms: [dx], needs: h}\n"
+            "  h: {kind: combat, outcomes: [iq, age]}",
+            "'h' does not harmonise age2; add them to its outcomes",
+        ),
+        ("h: {kind: combat, outcomes: [iq, age], needs: h}", "unknown key"),
+    ],
+)
+def test_what_an_analysis_needs_is_a_combat_of_its_outcomes(analyses: str, cure: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(small("a: {kind: summary, variables: [age]}", analyses))
+    assert "study.yaml:16: analyses." in caught.value.message
+    assert ".needs: " in caught.value.message
+    assert cure in caught.value.message
+
+
 @pytest.mark.parametrize("kind", LATER)
 def test_analyses_of_later_versions_are_refused_by_name(kind: str) -> None:
     with pytest.raises(

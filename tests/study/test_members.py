@@ -23,8 +23,9 @@ from tests.ledger.oracle import rank
 from tests.protocol.consortium import roster_of
 from tests.study.definitions import frozen
 from tests.study.models import AGE, DX, OUTCOMES, SEX, cohort, regression, seeds
-from tests.study.pooled import BITS, contribution, slice_of
-from tests.study.test_combat import combat
+from tests.study.pooled import BITS, contribution, federate, slice_of, split
+from tests.study.test_chained import chained
+from tests.study.test_combat import combat, whole
 from tests.study.test_meta import meta
 
 NAN = float("nan")
@@ -39,6 +40,13 @@ def older(batch: Batch) -> NDArray[np.bool_]:
 def spared(batch: Batch) -> NDArray[np.bool_]:
     mask: NDArray[np.bool_] = batch.levels["dx"] != 1
     return mask
+
+
+def harmonised() -> Statistic:
+    """Return the second round of a regression of harmonised values, under standards of some cohort."""
+    people, site = whole(1)
+    first = chained(regression(effect="dx", terms=("dx", "age")))
+    return first.further(federate(first.combat, split(people, site)))
 
 
 def glm(family: str, target: Target, *terms: str) -> Glm:
@@ -86,6 +94,7 @@ STATISTICS: dict[str, Statistic] = {
     "combat": combat(),
     "combat fitted on some": combat(fit_on=older, keep=("sex",), where=spared),
     "combat that keeps nothing": combat(keep=()),
+    "regression of harmonised values": harmonised(),
     "meta": meta(min_per_arm=2),
     "meta of a subgroup": meta(min_per_arm=2, where=older, models=("fixed",), effect="sex"),
 }
@@ -207,8 +216,8 @@ def test_batches_change_nobodys_membership(statistic: Statistic, seed: int, size
     batch, _ = cohort(seed, people=60)
     parts = [slice_of(batch, np.arange(start, min(start + size, 60))) for start in range(0, 60, size)]
     masks = [statistic.members(part) for part in parts]
-    for name, whole in statistic.members(batch).items():
-        assert np.array_equal(np.concatenate([mask[name] for mask in masks]), whole)
+    for name, mask in statistic.members(batch).items():
+        assert np.array_equal(np.concatenate([one[name] for one in masks]), mask)
 
 
 @every_statistic

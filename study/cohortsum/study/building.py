@@ -18,6 +18,7 @@ from cohortsum.study.definition import (
     holds,
     write_term,
 )
+from cohortsum.study.statistics.chained import Chained
 from cohortsum.study.statistics.combat import Combat
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.design import NOTHING, build_design
@@ -39,8 +40,24 @@ def fraction_bits(max_participants: int) -> int:
 
 def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
     """Return the statistic behind one analysis of a study."""
-    bits = fraction_bits(study.protection.max_participants)
     where = None if spec.where is None else _subgroup(study, spec.where)
+    if spec.needs is None:
+        return _statistic(study, spec, where)
+    combat = statistic_of(study, study.analyses[spec.needs])
+    if not isinstance(combat, Combat):  # checked where the study was frozen
+        raise TypeError(f"analysis {spec.name}: {spec.needs} harmonises nothing")
+    return Chained(
+        name=spec.name,
+        inner=_statistic(study, spec, None),
+        combat=combat,
+        outcomes=spec.suppliable,
+        where=where,
+    )
+
+
+def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> Statistic:
+    """Return the statistic of an analysis over the people of ``where``."""
+    bits = fraction_bits(study.protection.max_participants)
     numbers, factors = study.numbers, study.factors
     match spec:
         case SummarySpec():

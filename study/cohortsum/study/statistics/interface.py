@@ -142,6 +142,11 @@ class Statistic(ABC):
         return 1
 
     @property
+    def supplied_later(self) -> frozenset[str]:
+        """Return the supply items of blocks that only a later round has; from the study alone."""
+        return frozenset()
+
+    @property
     def parameters(self) -> tuple[float, ...]:
         """The numbers that this round depends on beside the study; all finite. Empty in the first round."""
         return ()

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Formula, Name
+from cohortsum.study.definition.fields import Formula, Name, Slug
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
@@ -30,6 +30,7 @@ class MetaSpec(AnalysisSpec):
         min_per_arm: least people of each arm at a site; for a number, of half the site.
         correction: over the outcomes.
         where: the subgroup, judged on prepared values.
+        needs: the ComBat whose harmonised outcomes are taken, if any.
     """
 
     kind: ClassVar[str] = "meta"
@@ -44,6 +45,7 @@ class MetaSpec(AnalysisSpec):
     min_per_arm: int
     correction: Literal["fdr_bh", "none"]
     where: Condition | None
+    needs: str | None = None
 
     @property
     def lists(self) -> frozenset[str]:
@@ -65,6 +67,7 @@ class MetaEntry(AnalysisSection):
     """Two-stage meta-analysis of one effect, over the sites' own regressions."""
 
     kind: Literal["meta"]
+    needs: Slug | None = None
     outcomes: Annotated[tuple[Name, ...], Field(min_length=1)]
     terms: Annotated[tuple[Formula, ...], Field(min_length=1, max_length=200)]
     effect: Name
@@ -105,5 +108,6 @@ class MetaEntry(AnalysisSection):
                 self.min_per_arm,
                 self.correction,
                 where,
+                self.needs,
             ),
         )

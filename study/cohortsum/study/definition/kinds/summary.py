@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Name
+from cohortsum.study.definition.fields import Name, Slug
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.results import SUMMARY_COLUMNS
@@ -22,6 +22,7 @@ class SummarySpec(AnalysisSpec):
     variables: tuple[str, ...]
     by: tuple[str, ...]
     where: Condition | None
+    needs: str | None = None
 
     @property
     def required(self) -> frozenset[str]:
@@ -43,6 +44,7 @@ class SummaryEntry(AnalysisSection):
     """n, mean, variance and SD of variables, by groups."""
 
     kind: Literal["summary"]
+    needs: Slug | None = None
     variables: Annotated[tuple[Name, ...], Field(min_length=1)]
     by: tuple[Name, ...] = ()
 
@@ -52,5 +54,5 @@ class SummaryEntry(AnalysisSection):
         by = reading.factors(self.by, path_of(name, "by"), {"variable", *SUMMARY_COLUMNS})
         return (
             self.model_copy(update={"variables": variables, "by": by}),
-            SummarySpec(name, variables, by, where),
+            SummarySpec(name, variables, by, where, self.needs),
         )
