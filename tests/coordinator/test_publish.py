@@ -83,6 +83,7 @@ def test_the_document_names_participants_survivors_dropouts_round_and_release(
     assert (document.release.state, document.release.checker) == ("released", "no checker")
     assert (document.profile, document.noise) == ("open_data", "none")
     assert document.roster.digest == ROSTER.digest.hex()
+    assert document.roster.consortium == ROSTER.consortium
     assert document.study.digest == signed_study()[0].digest.hex()
 
 
@@ -102,10 +103,15 @@ def test_an_effect_that_is_asked_for_gets_a_figure_and_an_enigma_table(
     write_release(tmp_path / "results", with_effect)
     assert names(tmp_path / "results") == {
         "result.json",
+        "report.html",
+        "METHODS.md",
+        "CITATION.cff",
+        "read.R",
         "results/ages.csv",
         "results/bands.csv",
         "results/thickness.csv",
         "results/thickness.enigma.csv",
+        "figures/bands.svg",
         "figures/thickness.svg",
         "figures/thickness.png",
     }

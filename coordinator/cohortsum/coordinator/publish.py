@@ -1,4 +1,4 @@
-"""From an opened sum to the files a consortium reads: the typed document, one tidy table per analysis, the figures.
+"""From an opened sum to the files a consortium reads: the typed document, its page, tables and figures.
 
 Release does not exist in this version: a study that asks for checkers is refused beforehand, and the results of one that
 asks for none pass straight to ``released``, marked ``no checker``. Files are written into a temporary folder that takes
@@ -24,18 +24,11 @@ from cohortsum.report.document import (
     StudyIdentity,
     TableBlock,
     Thresholds,
-    provenance,
-    to_json,
 )
-from cohortsum.report.effects import effect_terms, read_effects
-from cohortsum.report.enigma import to_enigma_csv
-from cohortsum.report.tables import to_csv
+from cohortsum.report.release import release_files
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
-
-MOST_IN_A_PLOT = 150
-"""Rows of a forest plot; beyond it nobody reads one, and the table has them all."""
 
 
 def result_document(
@@ -78,7 +71,9 @@ def result_document(
             digest=study.digest.hex(),
             fingerprint=study.fingerprint,
         ),
-        roster=RosterIdentity(version=roster.version, digest=roster.digest.hex()),
+        roster=RosterIdentity(
+            version=roster.version, digest=roster.digest.hex(), consortium=roster.consortium or None
+        ),
         round=RoundIdentity(
             id=first.key.round_id.hex(),
             attempt=first.key.attempt,
@@ -113,46 +108,15 @@ def release_folder(results: Path, study: FrozenStudy) -> Path:
 
 
 def write_release(folder: Path, document: ResultDocument) -> None:
-    """Write ``result.json``, ``results/*.csv`` and ``figures/*`` into ``folder``, whole or not at all."""
+    """Write every file of the release into ``folder``, whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.draft")
     if draft.exists():
         shutil.rmtree(draft)
-    (draft / "results").mkdir(parents=True)
-    (draft / "result.json").write_bytes(to_json(document))
-    for block in document.tables:
-        table = block.table()
-        (draft / "results" / f"{table.analysis}.csv").write_text(
-            to_csv(table), encoding="utf-8", newline="\n"
-        )
-        if table.kind == "regression":
-            _write_effects(draft, document, table)
+    for name, content in release_files(document):
+        path = draft / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     if folder.exists():
         shutil.rmtree(folder)
     draft.rename(folder)
-
-
-def _write_effects(folder: Path, document: ResultDocument, table: Table) -> None:
-    from cohortsum.report.forest import Caption, draw_forest  # loads the plotting library
-
-    for number, term in enumerate(effect_terms(table)):
-        effects = read_effects(table, term)
-        if not any(row.status == "ok" for row in effects.rows):
-            continue
-        name = table.analysis if number == 0 else f"{table.analysis}.{number + 1}"
-        shown = effects.strongest(MOST_IN_A_PLOT)
-        left_out = len(effects.rows) - len(shown.rows)
-        caption = Caption(
-            title=document.study.title
-            + (f" (the {len(shown.rows)} smallest p of {len(effects.rows)})" if left_out else ""),
-            effect=term,
-            sites=len(document.sites.survivors),
-            footnote=provenance(document),
-        )
-        forest = draw_forest(shown, caption)
-        (folder / "figures").mkdir(exist_ok=True)
-        (folder / "figures" / f"{name}.svg").write_bytes(forest.svg)
-        (folder / "figures" / f"{name}.png").write_bytes(forest.png)
-        if effects.measure == "d":
-            text = to_enigma_csv(table, term, f"{document.study.id}_{name}")
-            (folder / "results" / f"{name}.enigma.csv").write_text(text, encoding="utf-8", newline="\n")

@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -110,9 +112,8 @@ class StudyRunner:
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier = pace, earlier
         self._record = StudyRecord(store, plan.study, roster)
-        self.enrolment = Enrolment(
-            plan, roster, self._record, clock or SystemClock(), pace.enrol_s, pace.gather_s
-        )
+        self._clock = clock or SystemClock()
+        self.enrolment = Enrolment(plan, roster, self._record, self._clock, pace.enrol_s, pace.gather_s)
         self._boxes = {index: Mailbox() for index in self.enrolment.names}
         self._current: Attempt | None = None
         self._stopped: tuple[str, str] | None = None
@@ -224,7 +225,12 @@ class StudyRunner:
             earlier = self._usable(approving, bound)
             bound = approving if earlier is not None else bound
         reason = "no attempt was made"
-        for number in range(made + 1, made + protection.max_attempts + 1):
+        until = self._clock.now() + timedelta(seconds=self._patience(exact))
+        for number in count(made + 1):
+            if number > made + protection.max_attempts:
+                if not (course.opened and exact and self._clock.now() < until):
+                    break
+                await asyncio.sleep(self.plan.study.deadlines_s.step)  # somebody may be on the way back
             await enrolment.gather(bound, None if not course.opened else self._patience(exact))
             approvals, absent = enrolment.approvals, enrolment.absent(bound)
             if bound and absent and exact:

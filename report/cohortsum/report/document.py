@@ -48,10 +48,11 @@ class StudyIdentity(_Model):
 
 
 class RosterIdentity(_Model):
-    """Which signed roster was in force."""
+    """Which signed roster was in force, and of which consortium where the document says so."""
 
     version: PositiveInt
     digest: Digest
+    consortium: Name | None = None
 
 
 class LeftOut(_Model):
