@@ -33,7 +33,11 @@ protection: {min_participants: 100, max_participants: 1000}
 privacy: {noise: none}
 """
 
-LATER = ["mixed", "normative", "meta", "combat", "dp_sgd"]
+LATER = ["mixed", "normative", "dp_sgd"]
+LATER = [
+    "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier", "logrank",
+    "mixed", "normative", "test", "dp_sgd",
+]  # fmt: skip
 
 
 def frozen(text: bytes | str) -> FrozenStudy:

@@ -54,6 +54,7 @@ def contribution(statistic: Statistic, site: Batch, batch_size: int) -> Sums:
         slice_of(site, np.arange(start, min(start + batch_size, site.people), dtype=np.intp))
         for start in starts
     ]
+    statistic = statistic.at_site(lambda: iter(batches))
     sent = statistic.contribute(statistic.merge([statistic.accumulate(batch) for batch in batches]))
     layout = statistic.layout()
     assert set(sent) == {block.name for block in layout}

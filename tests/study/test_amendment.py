@@ -31,6 +31,7 @@ analyses:
   pairs: {kind: correlation, variables: [thick, age], missing: per_pair}
   main: {kind: pca, variables: [thick, age], components: 1}
   thickness: {kind: regression, outcomes: [thick], terms: [dx, age, age2]}
+  pooled: {kind: meta, outcomes: [thick], terms: [dx, age], effect: dx, models: [fixed]}
   together: {kind: regression, outcomes: [thick, thin], terms: [dx], missing: complete}
 protection:
   min_sites: 3
@@ -57,7 +58,7 @@ ALL = frozenset(block.name for block in OLD.round.blocks[1:])
 
 
 def of(analysis: str) -> frozenset[str]:
-    return frozenset(name for name in ALL if name.split("/")[0] == analysis)
+    return frozenset(name for name in ALL if name.startswith(f"{analysis}/"))
 
 
 BY_LEVEL = frozenset({"thickness/thick/people", "thickness/thick/sites"})
@@ -79,6 +80,8 @@ def test_nothing_changed_leaves_every_block_but_the_number_of_people() -> None:
         ("expires: 2099-12-31", "expires: 2099-12-30", ALL),
         ("terms: [dx, age, age2]", "terms: [dx, age, age2], report: {effect: dx}", ALL - BY_LEVEL),
         ("terms: [dx, age, age2]", "terms: [dx, age]", ALL - of("thickness")),
+        ("models: [fixed]", "models: [fixed], correction: fdr_bh", ALL),
+        ("models: [fixed]", "models: [fixed], min_per_arm: 5", ALL - of("pooled")),
         ("outcomes: [thick, thin], terms", "outcomes: [thick], terms", ALL - of("together")),
         ("edges: [0, 50, 100]", "edges: [0, 60, 100]", ALL - of("bands")),
         ("by: [dx]", "by: []", ALL - of("ages")),
@@ -120,7 +123,7 @@ def test_a_change_costs_the_blocks_that_depend_on_it(
     if kept is None:  # another grid: only counts mean the same
         assert found < ALL
         assert all(
-            name.endswith(("people", "sites"))
+            name.endswith(("people", "sites", "included"))
             or name in of("bands") | of("arms") | of("shares") | of("centiles")
             for name in found
         ), found

@@ -37,6 +37,7 @@ from tests.study.definitions import (
             "analyses.a",
             "summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca, regression, glm",
             "summary, histogram, crosstab, regression, glm, kaplan_meier, logrank, cox",
+            "summary, histogram, crosstab, regression, glm, meta, combat",
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
@@ -246,6 +247,21 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: cox, time: age, status: dx, terms: [iq]}", "status", "control, autism, other"),
         ("{kind: cox, time: age, status: sex, terms: [iq], ties: none}", "ties", "'exact'"),
         ("{kind: cox, time: age, status: sex, terms: [iq], min_events: 0}", "min_events", "equal to 1"),
+        ("{kind: combat, outcomes: [iq]}", "outcomes", "empirical_bayes: false"),
+        ("{kind: combat, outcomes: [iq, age2], keep: [iq]}", "outcomes", "in a term"),
+        ("{kind: combat, outcomes: [iq, age], keep: [sx]}", "keep[0]", "did you mean 'sex'?"),
+        ("{kind: combat, outcomes: [iq, age], fit_on: dx == healthy}", "fit_on", "control, autism, other"),
+        ("{kind: combat, outcomes: [iq, age], min_per_site: 1}", "min_per_site", "equal to 2"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: dx}", "effect", "one of the terms: age"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: age}", "effect", "write measure: b"),
+        ("{kind: meta, outcomes: [iq], terms: [dx, iq], effect: dx}", "outcomes", "in a term"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [dl, dl]}", "models", "twice"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [random]}", "models[0]", "'dl'"),
+        (
+            "{kind: meta, outcomes: [iq], terms: [dx], effect: dx, min_per_arm: 1}",
+            "min_per_arm",
+            "equal to 2",
+        ),
         ("{kind: glm, outcomes: [sex], terms: [age]}", "family", "is missing"),
         ("{kind: glm, family: binomial, outcomes: [age], terms: [iq]}", "outcomes[0]", "made by factors"),
         (
@@ -331,6 +347,34 @@ def test_a_file_whose_only_problems_are_expressions_raises_an_expression_error_w
         "    age ^ x",
         "          ^",
     ]
+
+
+@pytest.mark.parametrize(
+    ("analyses", "cure"),
+    [
+        ("a: {kind: summary, variables: [iq], needs: h}", "no analysis 'h'; name an analysis of kind combat"),
+        (
+            "a: {kind: summary, variables: [iq], needs: a}",
+            "'a' is a summary; name an analysis of kind combat",
+        ),
+        (
+            "b: {kind: summary, variables: [iq], needs: har}\n  harm: {kind: combat, outcomes: [iq, age]}",
+            "no analysis 'har'; did you mean 'harm'?",
+        ),
+        (
+            "b: {kind: regression, outcomes: [iq, age2], terms: [dx], needs: h}\n"
+            "  h: {kind: combat, outcomes: [iq, age]}",
+            "'h' does not harmonise age2; add them to its outcomes",
+        ),
+        ("h: {kind: combat, outcomes: [iq, age], needs: h}", "unknown key"),
+    ],
+)
+def test_what_an_analysis_needs_is_a_combat_of_its_outcomes(analyses: str, cure: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(small("a: {kind: summary, variables: [age]}", analyses))
+    assert "study.yaml:16: analyses." in caught.value.message
+    assert ".needs: " in caught.value.message
+    assert cure in caught.value.message
 
 
 @pytest.mark.parametrize("kind", LATER)

@@ -36,7 +36,10 @@ from tests.ledger.oracle import rank
 from tests.protocol.consortium import roster_of
 from tests.study.definitions import frozen
 from tests.study.models import AGE, DX, OUTCOMES, SEX, cohort, regression, seeds
-from tests.study.pooled import BITS, contribution, slice_of
+from tests.study.pooled import BITS, contribution, federate, slice_of, split
+from tests.study.test_chained import chained
+from tests.study.test_combat import combat, whole
+from tests.study.test_meta import meta
 
 NAN = float("nan")
 HAND = Factor("hand", ("left", "right"))
@@ -69,6 +72,18 @@ def covariance(site_effect: Literal["within", "none"]) -> Covariance:
         shrinkage=0.0,
         fraction_bits=BITS,
     )
+
+
+def spared(batch: Batch) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = batch.levels["dx"] != 1
+    return mask
+
+
+def harmonised() -> Statistic:
+    """Return the second round of a regression of harmonised values, under standards of some cohort."""
+    people, site = whole(1)
+    first = chained(regression(effect="dx", terms=("dx", "age")))
+    return first.further(federate(first.combat, split(people, site)))
 
 
 def glm(family: str, target: Target, *terms: str) -> Glm:
@@ -154,6 +169,12 @@ STATISTICS: dict[str, Statistic] = {
     "poisson": POISSON,
     "poisson, second round": second_round(POISSON),
     "complete, none": regression(missing="complete", site_effect="none", where=older),
+    "combat": combat(),
+    "combat fitted on some": combat(fit_on=older, keep=("sex",), where=spared),
+    "combat that keeps nothing": combat(keep=()),
+    "regression of harmonised values": harmonised(),
+    "meta": meta(min_per_arm=2),
+    "meta of a subgroup": meta(min_per_arm=2, where=older, models=("fixed",), effect="sex"),
 }
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
 
@@ -273,8 +294,8 @@ def test_batches_change_nobodys_membership(statistic: Statistic, seed: int, size
     batch, _ = cohort(seed, people=60)
     parts = [slice_of(batch, np.arange(start, min(start + size, 60))) for start in range(0, 60, size)]
     masks = [statistic.members(part) for part in parts]
-    for name, whole in statistic.members(batch).items():
-        assert np.array_equal(np.concatenate([mask[name] for mask in masks]), whole)
+    for name, mask in statistic.members(batch).items():
+        assert np.array_equal(np.concatenate([one[name] for one in masks]), mask)
 
 
 @every_statistic

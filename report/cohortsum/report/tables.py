@@ -42,8 +42,11 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
         | {"null_log_likelihood", "statistic", "p"}
     ),
-    "meta": frozenset({"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
+    "meta": frozenset(
+        {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
+        | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
+    ),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
     "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
     "covariance": frozenset({"covariance", "n"}),
@@ -58,6 +61,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "normative": frozenset({"mean", "sd", "n"}),
     "combat": frozenset(
         {"gamma_star", "delta_star", "grand_mean", "pooled_sd", "b", "gamma_hat", "delta_hat", "n"}
+        | {"beyond_range"}
     ),
 }
 """Columns that hold numbers, by kind of table; every other column holds text.

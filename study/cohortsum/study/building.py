@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
+    CombatSpec,
     Condition,
     CorrelationSpec,
     CovarianceSpec,
@@ -17,6 +18,7 @@ from cohortsum.study.definition import (
     HistogramSpec,
     KaplanMeierSpec,
     LogrankSpec,
+    MetaSpec,
     PcaSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -25,10 +27,13 @@ from cohortsum.study.definition import (
     holds,
     write_term,
 )
+from cohortsum.study.statistics.chained import Chained
+from cohortsum.study.statistics.combat import Combat
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.design import NOTHING, build_design
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
@@ -37,6 +42,7 @@ from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.kaplan_meier import KaplanMeier
 from cohortsum.study.statistics.logrank import Logrank
+from cohortsum.study.statistics.meta import Meta
 from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
@@ -54,8 +60,24 @@ def fraction_bits(max_participants: int) -> int:
 
 def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
     """Return the statistic behind one analysis of a study."""
-    bits = fraction_bits(study.protection.max_participants)
     where = None if spec.where is None else _subgroup(study, spec.where)
+    if spec.needs is None:
+        return _statistic(study, spec, where)
+    combat = statistic_of(study, study.analyses[spec.needs])
+    if not isinstance(combat, Combat):  # checked where the study was frozen
+        raise TypeError(f"analysis {spec.name}: {spec.needs} harmonises nothing")
+    return Chained(
+        name=spec.name,
+        inner=_statistic(study, spec, None),
+        combat=combat,
+        outcomes=spec.suppliable,
+        where=where,
+    )
+
+
+def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> Statistic:
+    """Return the statistic of an analysis over the people of ``where``."""
+    bits = fraction_bits(study.protection.max_participants)
     numbers, factors = study.numbers, study.factors
     match spec:
         case SummarySpec():
@@ -173,6 +195,34 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 min_events=spec.min_events,
                 proportionality=spec.proportionality,
                 max_iterations=spec.max_iterations,
+                where=where,
+            )
+        case MetaSpec():
+            return Meta(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                effect=spec.effect,
+                measure=spec.measure,
+                models=spec.models,
+                min_per_arm=spec.min_per_arm,
+                min_sites=study.protection.min_sites,
+                correction=spec.correction,
+                fraction_bits=bits,
+                where=where,
+            )
+        case CombatSpec():
+            terms = tuple(write_term(term) for term in spec.keep)
+            return Combat(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                design=build_design(spec.name, terms, study.variables) if terms else NOTHING,
+                fit_on=None if spec.fit_on is None else _subgroup(study, spec.fit_on),
+                empirical_bayes=spec.empirical_bayes,
+                mean_only=spec.mean_only,
+                min_per_site=spec.min_per_site,
+                fraction_bits=bits,
                 where=where,
             )
         case _:

@@ -276,6 +276,7 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
     blocks = _planned(statistics)
     items = {item for block in blocks for group in block.supply for item in group}
     items |= {analysis_item(statistic.name) for statistic in statistics}
+    items |= {item for statistic in statistics for item in statistic.supplied_later}
     seen = any(map(_seen, statistics))
     plan = RoundPlan(
         study.digest,

@@ -7,6 +7,7 @@ from cohortsum.study.definition.freezing import freeze, parse_canonical
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
 from cohortsum.study.definition.kinds import (
     AnalysisSpec,
+    CombatSpec,
     CorrelationSpec,
     CovarianceSpec,
     CoxSpec,
@@ -16,6 +17,7 @@ from cohortsum.study.definition.kinds import (
     HistogramSpec,
     KaplanMeierSpec,
     LogrankSpec,
+    MetaSpec,
     PcaSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -30,6 +32,7 @@ from cohortsum.study.definition.unbuilt import refuse_unbuilt
 
 __all__ = [
     "AnalysisSpec",
+    "CombatSpec",
     "Condition",
     "CorrelationSpec",
     "CovarianceSpec",
@@ -44,6 +47,7 @@ __all__ = [
     "HistogramSpec",
     "KaplanMeierSpec",
     "LogrankSpec",
+    "MetaSpec",
     "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",

@@ -141,6 +141,10 @@ class Design:
         return tuple(found)
 
 
+NOTHING = Design((), ())
+"""A design without columns."""
+
+
 def build_design(analysis: str, terms: Sequence[str], variables: Mapping[str, Variable]) -> Design:
     """Return the design of ``terms``.
 

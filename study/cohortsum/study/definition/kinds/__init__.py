@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
 from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
@@ -12,6 +13,7 @@ from cohortsum.study.definition.kinds.histogram import HistogramEntry, Histogram
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
 from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
+from cohortsum.study.definition.kinds.meta import MetaEntry, MetaSpec
 from cohortsum.study.definition.kinds.products import (
     CorrelationEntry,
     CorrelationSpec,
@@ -31,6 +33,7 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CombatSpec",
     "CorrelationSpec",
     "CovarianceSpec",
     "CoxSpec",
@@ -40,6 +43,7 @@ __all__ = [
     "HistogramSpec",
     "KaplanMeierSpec",
     "LogrankSpec",
+    "MetaSpec",
     "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",
@@ -60,6 +64,8 @@ AnalysisEntry = Annotated[
     | PcaEntry
     | RegressionEntry
     | GlmEntry
+    | MetaEntry
+    | CombatEntry
     | KaplanMeierEntry
     | LogrankEntry
     | CoxEntry,
@@ -78,11 +84,13 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "pca": PcaEntry,
     "regression": RegressionEntry,
     "glm": GlmEntry,
+    "meta": MetaEntry,
+    "combat": CombatEntry,
     "kaplan_meier": KaplanMeierEntry,
     "logrank": LogrankEntry,
     "cox": CoxEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset({"mixed", "normative", "meta", "combat", "dp_sgd"})
+LATER_KINDS = frozenset({"mixed", "normative", "dp_sgd"})
 """Analyses that later versions have; refused by name."""

@@ -36,6 +36,7 @@ class RegressionSpec(AnalysisSpec):
         contrasts: by name, (coefficient, weight) pairs; coefficients are named as `coefficient_names` does.
         tests: by name, the terms dropped together in a nested F test.
         where: the subgroup, judged on prepared values.
+        needs: the ComBat whose harmonised outcomes are taken, if any.
     """
 
     kind: ClassVar[str] = "regression"
@@ -50,6 +51,7 @@ class RegressionSpec(AnalysisSpec):
     contrasts: Mapping[str, tuple[tuple[str, float], ...]]
     tests: Mapping[str, tuple[Term, ...]]
     where: Condition | None
+    needs: str | None = None
 
     @property
     def lists(self) -> frozenset[str]:
@@ -79,6 +81,7 @@ class RegressionEntry(AnalysisSection):
     """One linear regression per outcome on shared terms."""
 
     kind: Literal["regression"]
+    needs: Slug | None = None
     outcomes: Annotated[tuple[Name, ...], Field(min_length=1)]
     terms: Annotated[tuple[Formula, ...], Field(min_length=1, max_length=200)]
     site_effect: Literal["within", "none"] = "within"
@@ -113,6 +116,15 @@ class RegressionEntry(AnalysisSection):
         return (
             self.model_copy(update=written),
             RegressionSpec(
-                name, outcomes, terms, self.site_effect, self.missing, report, contrasts, tests, where
+                name,
+                outcomes,
+                terms,
+                self.site_effect,
+                self.missing,
+                report,
+                contrasts,
+                tests,
+                where,
+                self.needs,
             ),
         )

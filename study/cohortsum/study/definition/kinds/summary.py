@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Name
+from cohortsum.study.definition.fields import Name, Slug
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.results import SHAPE_COLUMNS, SUMMARY_COLUMNS
@@ -24,6 +24,7 @@ class SummarySpec(AnalysisSpec):
     by: tuple[str, ...]
     where: Condition | None
     moments: Literal[2, 4] = 2
+    needs: str | None = None
 
     @property
     def required(self) -> frozenset[str]:
@@ -45,6 +46,7 @@ class SummaryEntry(AnalysisSection):
     """n, mean, variance and SD of variables, by groups; with ``moments: 4`` skewness and kurtosis too."""
 
     kind: Literal["summary"]
+    needs: Slug | None = None
     variables: Annotated[tuple[Name, ...], Field(min_length=1)]
     by: tuple[Name, ...] = ()
     moments: Literal[2, 4] | None = None
@@ -56,5 +58,5 @@ class SummaryEntry(AnalysisSection):
         higher = None if self.moments == 2 else self.moments
         return (
             self.model_copy(update={"variables": variables, "by": by, "moments": higher}),
-            SummarySpec(name, variables, by, where, 2 if higher is None else 4),
+            SummarySpec(name, variables, by, where, 2 if higher is None else 4, self.needs),
         )
