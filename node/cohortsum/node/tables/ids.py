@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cohortsum.crypto.errors import DataError
-from cohortsum.node.config import Named, RowChoice
+from cohortsum.node.table_config import Named, RowChoice
 from cohortsum.node.tables.numbers import MISSING, PATTERN
 from cohortsum.node.tables.store import Store
 

@@ -6,16 +6,21 @@ the id untouched, the visit, and the wanted cells (without blanks around them) i
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.tables.filter import CELL_SEPARATOR
+from cohortsum.node.tables.numbers import MISSING
 from cohortsum.node.tables.sniff import BLANKS, Layout, split
 
 _SHOWN = 5
 """How many line numbers an error names."""
+
+_LINE_END_OR_CONTROL = re.compile("[\0\r\n" + CELL_SEPARATOR + "]")
+_OF_NUMBERS = re.compile(r"[-+.0-9eE ]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class RowCount:
     Attributes:
         good: rows that were written.
         broken: rows that were not.
-        first_broken: line numbers of the first broken ones.
+        first_broken: where the first broken ones stand: line numbers, with a file's name where there are several.
         longest: bytes of the longest row as written.
         one_too_many: every broken row has one field more than the header: the mark of row names without a
         header.
@@ -42,50 +47,111 @@ class RowCount:
 
     good: int = 0
     broken: int = 0
-    first_broken: tuple[int, ...] = ()
+    first_broken: tuple[str, ...] = ()
     longest: int = 0
     one_too_many: bool = True
 
+    def refuse(self, place: str, *, one_too_many: bool) -> None:
+        """Count a broken row."""
+        self.broken += 1
+        self.one_too_many &= one_too_many
+        if len(self.first_broken) < _SHOWN:
+            self.first_broken += (place,)
+
 
 def copy_rows(numbered: Iterable[tuple[int, str]], layout: Layout, wanted: Wanted, out: TextIO) -> RowCount:
-    """Write the sound rows among ``numbered`` (line number, line) to ``out`` and return the counts.
+    """Write the sound rows among ``numbered`` (line number, line) to ``out`` and return the counts."""
+    return write_rows(fields_of(numbered, layout), len(layout.names), wanted, out)
 
-    A line with nothing but blanks and delimiters is no row.
+
+def fields_of(
+    numbered: Iterable[tuple[int, str]], layout: Layout, codes: Collection[str] = ()
+) -> Iterator[tuple[str, Sequence[str] | None]]:
+    """Yield line number and fields of every row; no fields (None) where quotes do not close.
+
+    A line with nothing but blanks and delimiters is no row. Where the layout is ``numeric``, there are no fields
+    either if one after the first is neither a number nor a missing code (one of ``codes`` beside the built-in
+    ones): text among numbers is the mark of a row whose values have shifted.
+    """
+    delimiter = layout.delimiter
+    assert delimiter is not None, "a table of lines has a delimiter"  # noqa: S101 - databases have no lines
+    empty = BLANKS + delimiter
+    missing = MISSING | frozenset(codes)
+    for number, line in numbered:
+        if line.strip(empty):
+            fields = split(line, delimiter)
+            if fields is not None and layout.numeric and not _numbers(fields[1:], missing):
+                fields = None
+            yield str(number), fields
+
+
+def write_rows(
+    rows: Iterable[tuple[str, Sequence[str] | None]], columns: int, wanted: Wanted, out: TextIO
+) -> RowCount:
+    """Write the sound ones among ``rows`` (where, cells) to ``out`` and return the counts.
+
+    A row is broken that has no cells (None), another number of cells than ``columns``, or a line end or
+    control character in a cell that is wanted.
     """
     count = RowCount()
-    columns, delimiter = len(layout.names), layout.delimiter
-    empty = BLANKS + delimiter
     write = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow
-    for number, line in numbered:
-        if not line.strip(empty):
-            continue
-        fields = split(line, delimiter)
+    for place, fields in rows:
         if fields is None or len(fields) != columns:
-            count.broken += 1
-            count.one_too_many &= fields is not None and len(fields) == columns + 1
-            if len(count.first_broken) < _SHOWN:
-                count.first_broken += (number,)
+            count.refuse(place, one_too_many=fields is not None and len(fields) == columns + 1)
+            continue
+        visit = "" if wanted.visit is None else fields[wanted.visit].strip(BLANKS)
+        cells = [fields[place].strip(BLANKS) for place in wanted.cells]
+        text = CELL_SEPARATOR.join(cells)
+        held = (fields[wanted.id], visit, text)
+        if (
+            text.count(CELL_SEPARATOR) != max(0, len(cells) - 1)
+            or any(_LINE_END_OR_CONTROL.search(part) for part in held[:2])
+            or "\n" in text
+            or "\r" in text
+            or "\0" in text
+        ):
+            count.refuse(place, one_too_many=False)
             continue
         count.good += 1
-        visit = "" if wanted.visit is None else fields[wanted.visit].strip(BLANKS)
-        cells = CELL_SEPARATOR.join([fields[place].strip(BLANKS) for place in wanted.cells])
-        length = write((fields[wanted.id], visit, cells))
-        count.longest = max(count.longest, length if line.isascii() else 4 * length)
+        length = write(held)
+        count.longest = max(count.longest, length if all(map(str.isascii, held)) else 4 * length)
     return count
+
+
+def _numbers(cells: Sequence[str], missing: Collection[str]) -> bool:
+    """Return whether every cell is a number or a missing code."""
+    texts = [cell for cell in cells if cell not in missing]
+    if not _OF_NUMBERS.fullmatch(" ".join(texts)):
+        return False
+    try:  # of these characters, float takes what the grammar of a number takes
+        list(map(float, texts))
+    except ValueError:
+        return False
+    return True
 
 
 def require_sound(count: RowCount, layout: Layout, file: str, *, reject_broken: bool) -> None:
     """Raise DataError for broken rows (unless they are to be rejected) and for a table without rows."""
     if count.broken and not reject_broken:
-        cure = (
-            "the header lacks a name for the first column: add it"
-            if count.one_too_many
-            else "repair them, or set broken_rows: reject for this table in node.yaml"
-        )
+        listed = ", ".join(count.first_broken)
         raise DataError(
             f"{file}: {count.broken} of {count.good + count.broken} rows are broken: expected"
-            f" {len(layout.names)} fields and quotes closed in the line, first at line"
-            f" {', '.join(map(str, count.first_broken))}; {cure}"
+            f" {_expected(layout)}, first at {'row' if layout.delimiter is None else 'line'} {listed};"
+            f" {_cure(count, layout)}"
         )
     if not count.good:
-        raise DataError(f"{file}: 0 rows below the header; expected one row per person, so supply the rows")
+        below = "rows below the header" if layout.header and layout.delimiter is not None else "rows"
+        raise DataError(f"{file}: 0 {below}; expected one row per person, so supply the rows")
+
+
+def _expected(layout: Layout) -> str:
+    if layout.delimiter is None:
+        return "cells without line ends and control characters"
+    numbers = ", a number or a missing code in every field but the first" if layout.numeric else ""
+    return f"{len(layout.names)} fields and quotes closed in the line{numbers}"
+
+
+def _cure(count: RowCount, layout: Layout) -> str:
+    if count.one_too_many and layout.header and layout.delimiter is not None:
+        return "the header lacks a name for the first column: add it"
+    return "repair them, or set broken_rows: reject for this table in node.yaml"
