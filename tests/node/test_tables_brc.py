@@ -1,6 +1,7 @@
 """IDPs.txt: names by the number of fields, units as they are, and nothing that shifts."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_another_length_is_refused(tmp_path: Path, fields: int) -> None:
     assert CANARY not in message
 
 
-SHIFTED = {
+SHIFTED: dict[str, Callable[[str], str]] = {
     "a value is lost": lambda text: text.rsplit(" ", 1)[0],
     "a value is gained": lambda text: text + " 1",
     "a message of a program stands among the values": lambda text: text.replace(" 300 ", " Exception: "),

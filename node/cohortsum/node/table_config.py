@@ -151,11 +151,11 @@ class TableConfig(Model):
     @model_validator(mode="before")
     @classmethod
     def _id_of_the_format(cls, data: object) -> object:
-        if isinstance(data, dict):
-            given = cast("dict[str, object]", data)
-            fixed = _IDS.get(str(given.get("format")))
-            return data if fixed is None else {"id": fixed} | given
-        return data
+        if not isinstance(data, dict):
+            return data
+        given = cast("dict[str, object]", data)
+        fixed = _IDS.get(str(given.get("format")))
+        return given if fixed is None else {"id": fixed} | given
 
     @model_validator(mode="after")
     def _keys_fit_the_format(self) -> Self:

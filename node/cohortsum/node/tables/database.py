@@ -26,7 +26,7 @@ from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import NoSuchTableError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.sql import TableClause, quoted_name
-from sqlalchemy.sql.expression import ColumnClause
+from sqlalchemy.sql.expression import ColumnClause, ColumnElement
 
 from cohortsum.crypto.errors import DataError, cannot_be_read
 from cohortsum.node.table_config import DatabaseConfig
@@ -64,33 +64,34 @@ class DatabaseTable:
 
     def layout(self) -> Layout:
         """Return the names of the columns; raises DataError."""
-        with self._connected() as connection:
+        with self.connected() as connection:
             return _layout(self._names(connection))
 
     def digest(self) -> bytes:
         """Return the hash of the rows' text."""
-        with self._connected() as connection:
+        with self.connected() as connection:
             names = self._names(connection)
             rows = _Rows(self.label, names)
-            for _ in rows.read(connection.execute(self._select(names)).yield_per(_batch(names))):
-                pass
+            with connection.execute(self._select(names)) as result:
+                for _ in rows.read(result):
+                    pass
             return rows.digest()
 
     def has_rows(self) -> bool:
         """Return whether the table has a row."""
-        with self._connected() as connection:
-            query: Select[tuple[object]] = select(literal_column("1")).select_from(self._from(())).limit(1)
-            return connection.execute(query).first() is not None
+        with self.connected() as connection:
+            one: ColumnElement[object] = literal_column("1")
+            return connection.execute(select(one).select_from(self._from(())).limit(1)).first() is not None
 
     def copy(self, layout: Layout, wanted: Wanted, target: Path) -> tuple[RowCount, bytes]:
         """Write what is ``wanted`` of the sound rows to ``target``; return row counts and the table's hash."""
-        with self._connected() as connection, target.open("x", encoding="utf-8", newline="\n") as out:
+        with self.connected() as connection, target.open("x", encoding="utf-8", newline="\n") as out:
             names = self._names(connection)
             if _layout(names) != layout:
                 raise DataError(f"{self.label}: changed while it was read; try again")
             rows = _Rows(self.label, names, wanted.id)
-            result = connection.execute(self._select(names)).yield_per(_batch(names))
-            count = write_rows(rows.read(result), len(names), wanted, out)
+            with connection.execute(self._select(names)) as result:
+                count = write_rows(rows.read(result), len(names), wanted, out)
             return count, rows.digest()
 
     def _names(self, connection: Connection) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ class DatabaseTable:
         return tuple(held) if self.chosen is None else self.chosen
 
     def _select(self, names: Sequence[str]) -> "Select[tuple[object, ...]]":
-        return select(*self._from(names).c)
+        return select(*self._from(names).c).execution_options(yield_per=max(1, _CELLS // len(names)))
 
     def _from(self, names: Sequence[str]) -> TableClause:
         columns: list[ColumnClause[object]] = [column(quoted_name(name, quote=True)) for name in names]
@@ -118,7 +119,8 @@ class DatabaseTable:
         return table(quoted_name(self.table, quote=True), *columns, schema=schema)
 
     @contextmanager
-    def _connected(self) -> Generator[Connection]:
+    def connected(self) -> Generator[Connection]:
+        """Connect in a transaction that may only read and is rolled back; raises DataError."""
         url = self._url()
         kind = ""
         try:
@@ -127,7 +129,7 @@ class DatabaseTable:
             )
             with engine.connect() as connection:
                 _read_only(connection)
-                yield connection.execution_options(stream_results=True)
+                yield connection
                 connection.rollback()
         except ImportError:
             raise DataError(
@@ -233,10 +235,6 @@ class _Rows:
 def _layout(names: Sequence[str]) -> Layout:
     stripped = (name.strip(BLANKS) for name in names)
     return Layout(None, tuple(name or f"column_{place}" for place, name in enumerate(stripped, start=1)))
-
-
-def _batch(names: Sequence[str]) -> int:
-    return max(1, _CELLS // max(1, len(names)))
 
 
 def _connect_args(url: URL) -> dict[str, object]:

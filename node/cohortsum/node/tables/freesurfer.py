@@ -43,20 +43,20 @@ def layout(rows: Iterable[str], file: str) -> Layout:
     """Return the layout of a FreeSurfer table with its units; raises DataError for another table."""
     found = sniff(rows, file)
     first, *names = found.names
-    aparc, aseg = _APARC.fullmatch(first), _ASEG.fullmatch(first)
-    if aparc is None and aseg is None:
+    aparc = _APARC.fullmatch(first)
+    told = aparc or _ASEG.fullmatch(first)
+    if told is None:
         raise DataError(
             f"{file}: the first column is not named as aparcstats2table or asegstats2table name it, expected"
             " lh.aparc.thickness or Measure:volume or the like; supply their table, or say format: text"
         )
-    if aseg is not None and not any(_ASEG_NAME.fullmatch(name) for name in names):
+    if aparc is None and not any(_ASEG_NAME.fullmatch(name) for name in names):
         raise DataError(
             f"{file}: no column bears the name of a structure, expected Left-Hippocampus and the like: the"
             " table is transposed; write it without --transpose"
         )
     unit_of = _aparc_unit if aparc is not None else _aseg_unit
-    measure = (aparc or aseg).group("measure")  # type: ignore[union-attr]
-    units = {place: unit_of(measure, name) for place, name in enumerate(names, start=1)}
+    units = {place: unit_of(told["measure"], name) for place, name in enumerate(names, start=1)}
     facts = {place: Facts(_ORIGIN, unit) for place, unit in units.items() if unit is not None}
     return _marked(replace(found, facts=facts))
 
