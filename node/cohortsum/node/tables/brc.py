@@ -55,6 +55,11 @@ def _known() -> Mapping[int, tuple[tuple[str, str], ...]]:
     return {1 + len(block): block for block in blocks}
 
 
+def units() -> Mapping[str, str]:
+    """Return the units of the columns that have one of the closed table, by name."""
+    return {name: unit for name, unit in _columns() if unit}
+
+
 def layout(rows: Iterable[str], file: str) -> Layout:
     """Return the layout, by the header line or by the number of fields in the first line; raises DataError."""
     line = first_line(rows, file)
@@ -76,6 +81,6 @@ def layout(rows: Iterable[str], file: str) -> Layout:
 
 def _with_header(line: str, file: str) -> Layout:
     found = sniff([line], file)
-    units = dict(_columns())
-    facts = {place: Facts(_ORIGIN, units[name]) for place, name in enumerate(found.names) if units.get(name)}
+    known = units()
+    facts = {place: Facts(_ORIGIN, known[name]) for place, name in enumerate(found.names) if name in known}
     return Layout(delimiter_of(line), found.names, numeric=True, facts=facts)

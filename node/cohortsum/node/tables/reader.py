@@ -34,6 +34,10 @@ from cohortsum.node.tables.values import Cells, ValuesFile, count_decimal_commas
 from cohortsum.study.batch import Batch
 from cohortsum.study.variables import Factor
 
+BATCH_PEOPLE = 4096
+BATCH_CELLS = 2**21
+"""Most values in one batch: 16 MiB of them, however wide the tables are."""
+
 _T = TypeVar("_T")
 
 
@@ -68,13 +72,20 @@ class Tables:
         """Remove the private copy of values and ids; no batches after it."""
         self._folder.cleanup()
 
-    def batches(self, size: int = 4096) -> Iterator[Batch]:
-        """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables."""
-        return self._values.batches(size)
+    def batches(self, size: int | None = None) -> Iterator[Batch]:
+        """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables.
 
-    def ids(self, size: int = 4096) -> Iterator[list[str]]:
+        Without ``size`` a batch has ``BATCH_PEOPLE`` people, or fewer where they would be over ``BATCH_CELLS`` values.
+        """
+        return self._values.batches(size or self._batch)
+
+    def ids(self, size: int | None = None) -> Iterator[list[str]]:
         """Yield the person ids of everybody, batch by batch the people of ``batches(size)``. They stay at the site."""
-        return self._ids.batches(size)
+        return self._ids.batches(size or self._batch)
+
+    @property
+    def _batch(self) -> int:
+        return min(BATCH_PEOPLE, max(1, BATCH_CELLS // max(1, len(self._values.columns))))
 
 
 def open_tables(config: TablesConfig, needs: Needs, scratch: Path | None = None) -> Tables:
