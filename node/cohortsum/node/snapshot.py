@@ -22,7 +22,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.setup import NO_EPOCH
 from cohortsum.node.tables.mapping import place_of
 from cohortsum.node.tables.reader import content_digest
-from cohortsum.node.tables.rows import Wanted, require_sound
+from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.source import source_of
 
 SNAPSHOTS = "snapshots"
@@ -124,5 +124,6 @@ def _count_rows(config: NodeConfig, scratch: Path) -> dict[str, int]:
             count, _ = source.copy(layout, Wanted(place, None, ()), plain)
             require_sound(count, layout, source.label, reject_broken=table.broken_rows == "reject")
             plain.unlink()
+            cells_beside(plain).unlink()
             counts[name] = count.good
     return counts

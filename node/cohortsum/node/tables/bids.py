@@ -164,8 +164,7 @@ class SessionFiles:
     def copy(self, layout: Layout, wanted: Wanted, target: Path) -> tuple[RowCount, bytes]:
         """As `SiteFile.copy`, over all files; places of broken rows name their file."""
         digests: dict[str, bytes] = {}
-        with target.open("x", encoding="utf-8", newline="\n") as out:
-            count = write_rows(self._rows(layout, digests), len(layout.names), wanted, out)
+        count = write_rows(self._rows(layout, digests), len(layout.names), wanted, target)
         return count, combined_digest(digests)
 
     def _rows(self, layout: Layout, digests: dict[str, bytes]) -> Iterator[tuple[str, list[str] | None]]:

@@ -29,7 +29,8 @@ def disagreements(
         columns: the column of every variable.
     """
     counts = dict.fromkeys(copies, 0)
-    for _, texts in cells.slices() if copies else ():
+    asked = copies.keys() | {variable for variable, _ in copies.values()}
+    for _, texts in cells.slices(asked) if copies else ():
         for key, (variable, copy) in copies.items():
             ours, theirs = columns[variable].reading, copy.reading
             if isinstance(ours, NumberColumn) and isinstance(theirs, NumberColumn):

@@ -85,13 +85,13 @@ class DatabaseTable:
 
     def copy(self, layout: Layout, wanted: Wanted, target: Path) -> tuple[RowCount, bytes]:
         """Write what is ``wanted`` of the sound rows to ``target``; return row counts and the table's hash."""
-        with self.connected() as connection, target.open("x", encoding="utf-8", newline="\n") as out:
+        with self.connected() as connection:
             names = self._names(connection)
             if _layout(names) != layout:
                 raise DataError(f"{self.label}: changed while it was read; try again")
             rows = _Rows(self.label, names, wanted.id)
             with connection.execute(self._select(names)) as result:
-                count = write_rows(rows.read(result), len(names), wanted, out)
+                count = write_rows(rows.read(result), len(names), wanted, target)
             return count, rows.digest()
 
     def _names(self, connection: Connection) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class DuckFile(ABC):
         ):  # a DuckDB file that is open here cannot be opened for writing elsewhere
             digest = self._hashed(private)
         try:
-            with self._opened(private) as connection, target.open("x", encoding="utf-8", newline="\n") as out:
+            with self._opened(private) as connection:
                 columns = self._columns(connection, private)
                 if _layout(columns) != layout:
                     raise DataError(f"{self.label}: changed while it was read; try again")
@@ -120,7 +120,7 @@ class DuckFile(ABC):
                     None if wanted.visit is None else 1,
                     range(len(places) - len(wanted.cells), len(places)),
                 )
-                return write_rows(rows, len(cells), moved, out), digest
+                return write_rows(rows, len(cells), moved, target), digest
         finally:
             private.unlink(missing_ok=True)
 

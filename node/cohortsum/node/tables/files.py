@@ -90,8 +90,7 @@ class SiteFile:
         DataError if the first line no longer says ``layout``.
         """
         digest = hashlib.sha256()
-        with target.open("x", encoding="utf-8", newline="\n") as out:
-            count = write_rows(self.rows(layout, digest), len(layout.names), wanted, out)
+        count = write_rows(self.rows(layout, digest), len(layout.names), wanted, target)
         return count, digest.digest()
 
     def rows(self, layout: Layout, digest: Hash) -> Iterator[tuple[str, Sequence[str] | None]]:

@@ -10,6 +10,7 @@ keeps the site out where every person needs the variable, and makes the site a n
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Self
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import TablesConfig, VariableConfig
@@ -36,11 +37,25 @@ class Head:
         label: how messages call it.
         names: its columns after renaming.
         facts: what it says of them, by place.
+        places: the places of every name.
     """
 
     label: str
     names: Sequence[str]
-    facts: Mapping[int, Facts] = field(default_factory=dict[int, Facts])
+    facts: Mapping[int, Facts]
+    places: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, label: str, names: Sequence[str], facts: Mapping[int, Facts]) -> Self:
+        """Return the head of a table with these columns."""
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            places.setdefault(name, []).append(place)
+        return cls(label, names, facts, places)
+
+    def place_of(self, column: str) -> int:
+        """Return the place of ``column``; raises DataError where it stands nowhere or twice."""
+        return _only(column, self.places.get(column, ()), self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +168,10 @@ def find_sources(config: TablesConfig, heads: Mapping[str, Head], needs: Needs) 
 
 def place_of(column: str, names: Sequence[str], label: str) -> int:
     """Return the place (from 0) of ``column``; raises DataError."""
-    places = [place for place, name in enumerate(names) if name == column]
+    return _only(column, [place for place, name in enumerate(names) if name == column], label)
+
+
+def _only(column: str, places: Sequence[int], label: str) -> int:
     if not places:
         raise DataError(f"{label}: no column {column}; name the right one in node.yaml")
     if len(places) > 1:
@@ -246,17 +264,17 @@ def _locate(
     """Return table and place of the column, and then of its copies."""
     wanted = variable if entry.source is None else entry.source.column
     if entry.source is None:
-        tables = [table for table in heads if wanted in heads[table].names]
+        tables = [table for table in heads if wanted in heads[table].places]
     elif entry.source.table in heads:
-        tables = [entry.source.table] if wanted in heads[entry.source.table].names else []
+        tables = [entry.source.table] if wanted in heads[entry.source.table].places else []
     else:
         return _Lacking(f"node.yaml takes it from table {entry.source.table}, which is not there", fault=True)
     alike = [table for table in heads if config.tables[table].format in _NAMED_ALIKE]
     if entry.source is None:
-        others = [name for name in also_called(wanted) if any(name in heads[table].names for table in alike)]
+        others = [name for name in also_called(wanted) if any(name in heads[table].places for table in alike)]
         if not tables and others:
             wanted, *others = others
-            tables = [table for table in alike if wanted in heads[table].names]
+            tables = [table for table in alike if wanted in heads[table].places]
         if others and not set(tables).isdisjoint(alike) and _in_one_table(wanted, others, tables, heads):
             return _Lacking(
                 f"columns {wanted} and {others[0]} are two names of one measure; name one with from in node.yaml",
@@ -275,11 +293,11 @@ def _locate(
         listed = " and ".join(heads[table].label for table in tables)
         return _Lacking(f"column {wanted} stands in {listed}; name one with from in node.yaml", fault=True)
     try:
-        return [(table, place_of(wanted, heads[table].names, heads[table].label)) for table in tables]
+        return [(table, heads[table].place_of(wanted)) for table in tables]
     except DataError as error:
         return _Lacking(error.message, fault=True)
 
 
 def _in_one_table(name: str, others: Sequence[str], tables: Sequence[str], heads: Mapping[str, Head]) -> bool:
     """Return whether a table with the column ``name`` has one of ``others`` too."""
-    return any(other in heads[table].names for table in tables for other in others)
+    return any(other in heads[table].places for table in tables for other in others)

@@ -25,7 +25,7 @@ from cohortsum.node.tables.copies import disagreements
 from cohortsum.node.tables.files import SiteFile, combined_digest
 from cohortsum.node.tables.ids import IdsFile, choose_rows, compare, leave_out, require_ids
 from cohortsum.node.tables.mapping import Column, Head, Needs, Sources, find_sources, place_of
-from cohortsum.node.tables.rows import Wanted, require_sound
+from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.node.tables.source import Source, source_of
 from cohortsum.node.tables.store import Store
@@ -134,7 +134,7 @@ class _Opening:
         self._files = _tables_of(config)
         self._labels = {name: file.label for name, file in self._files.items()}
         self._short = {name: f"t{index}" for index, name in enumerate(self._files)}
-        self._problems: list[str] = []
+        self._cells: dict[str, Path] = {}
         self._report: list[str] = []
 
     def tables(self) -> Tables:
@@ -144,7 +144,7 @@ class _Opening:
             for name, layout in layouts.items()
         }
         heads = {
-            name: Head(self._labels[name], names[name], layout.facts) for name, layout in layouts.items()
+            name: Head.of(self._labels[name], names[name], layout.facts) for name, layout in layouts.items()
         }
         sources = find_sources(self._config, heads, self._needs)
         self._raise(sources.problems)
@@ -219,6 +219,7 @@ class _Opening:
             self._report.append(f"{label}: {count.broken} broken rows were rejected")
         self._store.load(short, plain, count.longest)
         plain.unlink()
+        self._cells[name] = cells_beside(plain)
         require_ids(self._store, short, label, table.id)
         return digest
 
@@ -241,7 +242,10 @@ class _Opening:
         short, store = self._short, self._store
         first, *others = core
         extra = [name for name in used if name not in core]
-        wanted = ", ".join(f"{short[name]}.cells AS {short[name]}_cells" for name in used)
+        wanted = ", ".join(
+            f"coalesce({table}.start, -1) AS {table}_start, coalesce({table}.length, 0) AS {table}_length"
+            for table in (short[name] for name in used)
+        )
         joins = "".join(f" JOIN {short[name]} USING (id)" for name in others)
         joins += "".join(f" LEFT JOIN {short[name]} USING (id)" for name in extra)
         store.run(
@@ -261,7 +265,8 @@ class _Opening:
                 ]
             )
         self._report += [f"{people} people are in every table that is needed", *matches]
-        return Cells(store, people, {f"{short[name]}_cells": tuple(kept[name]) for name in used})
+        variables = {short[name]: tuple(kept[name]) for name in used}
+        return Cells(store, people, variables, {short[name]: self._cells[name] for name in used})
 
     def _compare_copies(self, cells: Cells, sources: Sources, used: Sequence[str]) -> None:
         """Raise DataError where a copy of a column says something else than the column."""
@@ -294,6 +299,8 @@ class _Opening:
                 if name in commas:
                     self._report.append(f"{where}: {commas[name]} rows are read with decimal commas")
         self._raise(problems)
+        for path in self._cells.values():
+            path.unlink()
         return values
 
     def _where(self, variable: str, source: Column) -> str:

@@ -2,25 +2,26 @@
 
 Values are never shifted: a row of another length is broken, and a broken row keeps the table out, unless the
 site says ``broken_rows: reject``; then it is dropped and counted. What passes is written in one plain form:
-the id untouched, the visit, and the wanted cells (without blanks around them) in one text.
+the id untouched, the visit, and beside them the wanted cells (without blanks around them) in one text.
 """
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from operator import itemgetter
+from pathlib import Path
+from typing import Self
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.tables.filter import CELL_SEPARATOR
-from cohortsum.node.tables.numbers import MISSING
+from cohortsum.node.tables.numbers import MISSING, plain_numbers
 from cohortsum.node.tables.sniff import BLANKS, Layout, split
 
 _SHOWN = 5
 """How many line numbers an error names."""
 
 _LINE_END_OR_CONTROL = re.compile("[\0\r\n" + CELL_SEPARATOR + "]")
-_OF_NUMBERS = re.compile(r"[-+.0-9eE ]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,45 @@ class RowCount:
             self.first_broken += (place,)
 
 
-def copy_rows(numbered: Iterable[tuple[int, str]], layout: Layout, wanted: Wanted, out: TextIO) -> RowCount:
-    """Write the sound rows among ``numbered`` (line number, line) to ``out`` and return the counts."""
-    return write_rows(fields_of(numbered, layout), len(layout.names), wanted, out)
+class RowFile:
+    """The private copy of a table: a line per row with id, visit and where its cells lie, and a file of the cells.
+
+    The cells of a row are one text, so neither time nor memory of what is done with ids depends on how wide the
+    table is.
+    """
+
+    __slots__ = ("_at", "_cells", "_handle", "_write")
+
+    def __init__(self, target: Path) -> None:
+        self._handle = target.open("x", encoding="utf-8", newline="\n")
+        self._cells = cells_beside(target).open("xb")
+        self._write = csv.writer(self._handle, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow
+        self._at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.close()
+        self._cells.close()
+
+    def add(self, person: str, visit: str, cells: str) -> int:
+        """Write one row, and return an upper bound of the bytes of its line."""
+        told = cells.encode("utf-8", "surrogatepass")
+        length = int(self._write((person, visit, self._at, len(told))))
+        self._cells.write(told)
+        self._at += len(told)
+        return length if person.isascii() and visit.isascii() else 4 * length
+
+
+def cells_beside(target: Path) -> Path:
+    """Return where the cells lie that belong to the rows in ``target``."""
+    return target.with_suffix(".cells")
+
+
+def copy_rows(numbered: Iterable[tuple[int, str]], layout: Layout, wanted: Wanted, target: Path) -> RowCount:
+    """Write the sound rows among ``numbered`` (line number, line) to ``target`` and return the counts."""
+    return write_rows(fields_of(numbered, layout), len(layout.names), wanted, target)
 
 
 def fields_of(
@@ -86,48 +123,50 @@ def fields_of(
 
 
 def write_rows(
-    rows: Iterable[tuple[str, Sequence[str] | None]], columns: int, wanted: Wanted, out: TextIO
+    rows: Iterable[tuple[str, Sequence[str] | None]], columns: int, wanted: Wanted, target: Path
 ) -> RowCount:
-    """Write the sound ones among ``rows`` (where, cells) to ``out`` and return the counts.
+    """Write the sound ones among ``rows`` (where, cells) to a `RowFile` at ``target`` and return the counts.
 
     A row is broken that has no cells (None), another number of cells than ``columns``, or a line end or
     control character in a cell that is wanted.
     """
     count = RowCount()
-    write = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow
-    for place, fields in rows:
-        if fields is None or len(fields) != columns:
-            count.refuse(place, one_too_many=fields is not None and len(fields) == columns + 1)
-            continue
-        visit = "" if wanted.visit is None else fields[wanted.visit].strip(BLANKS)
-        cells = [fields[place].strip(BLANKS) for place in wanted.cells]
-        text = CELL_SEPARATOR.join(cells)
-        held = (fields[wanted.id], visit, text)
-        if (
-            text.count(CELL_SEPARATOR) != max(0, len(cells) - 1)
-            or any(_LINE_END_OR_CONTROL.search(part) for part in held[:2])
-            or "\n" in text
-            or "\r" in text
-            or "\0" in text
-        ):
-            count.refuse(place, one_too_many=False)
-            continue
-        count.good += 1
-        length = write(held)
-        count.longest = max(count.longest, length if all(map(str.isascii, held)) else 4 * length)
+    choose, separators = _chooser(wanted.cells), max(0, len(wanted.cells) - 1)
+    with RowFile(target) as out:
+        for place, fields in rows:
+            if fields is None or len(fields) != columns:
+                count.refuse(place, one_too_many=fields is not None and len(fields) == columns + 1)
+                continue
+            person, text = fields[wanted.id], CELL_SEPARATOR.join(choose(fields))
+            visit = "" if wanted.visit is None else fields[wanted.visit].strip(BLANKS)
+            if text.count(CELL_SEPARATOR) != separators or _has_control(person, visit, text):
+                count.refuse(place, one_too_many=False)
+                continue
+            if " " in text or "\t" in text:
+                text = CELL_SEPARATOR.join([cell.strip(BLANKS) for cell in text.split(CELL_SEPARATOR)])
+            count.good += 1
+            count.longest = max(count.longest, out.add(person, visit, text))
     return count
+
+
+def _chooser(places: Sequence[int]) -> Callable[[Sequence[str]], Sequence[str]]:
+    """Return what takes the cells at ``places`` out of a row."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda fields: [fields[place] for place in places]
+
+
+def _has_control(person: str, visit: str, text: str) -> bool:
+    """Return whether a line end or control character stands in an id, a visit, or joined cells."""
+    if _LINE_END_OR_CONTROL.search(person) or _LINE_END_OR_CONTROL.search(visit):
+        return True
+    return "\n" in text or "\r" in text or "\0" in text
 
 
 def _numbers(cells: Sequence[str], missing: Collection[str]) -> bool:
     """Return whether every cell is a number or a missing code."""
     texts = [cell for cell in cells if cell not in missing]
-    if not _OF_NUMBERS.fullmatch(" ".join(texts)):
-        return False
-    try:  # of these characters, float takes what the grammar of a number takes
-        list(map(float, texts))
-    except ValueError:
-        return False
-    return True
+    return plain_numbers(texts) is not None
 
 
 def require_sound(count: RowCount, layout: Layout, file: str, *, reject_broken: bool) -> None:

@@ -43,7 +43,7 @@ class Source(Protocol):
         ...
 
     def copy(self, layout: Layout, wanted: Wanted, target: Path) -> tuple[RowCount, bytes]:
-        """Write what is ``wanted`` of the sound rows to the new file ``target``, as `rows.write_rows` does.
+        """Write what is ``wanted`` of the sound rows to a new `RowFile` at ``target``.
 
         Returns row counts, and the hash of exactly what was read. Raises DataError, also where the columns are
         no longer ``layout``.
