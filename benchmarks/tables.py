@@ -37,7 +37,7 @@ from cohortsum.study.definition import freeze, load_roster, load_study
 from cohortsum.study.planning import StudyPlan, by_block, plan_study
 
 FIELDS = 5607
-CELLS, QUICK = ((2_000, FIELDS), (20_000, FIELDS)), ((40, 868), (400, 868))
+CELLS, QUICK = ((2_000, FIELDS), (20_000, FIELDS)), ((600, 868), (6_000, 868))
 MISSING = "NaN"
 POOL = 4096
 SEED = 20261130

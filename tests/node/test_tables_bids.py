@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import DataError
@@ -213,6 +214,7 @@ def test_sessions_that_cannot_be_meant(tmp_path: Path, people: dict[str, str], s
     assert sentence in refusal(settings(sessions(tmp_path, **people)), wants(AGE))
 
 
+@examples(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_sidecar_is_taken_or_refused_by_our_error(content: bytes) -> None:
     layout = Layout("\t", ("participant_id", "age"))
@@ -226,6 +228,7 @@ def test_any_sidecar_is_taken_or_refused_by_our_error(content: bytes) -> None:
     assert "p.json" in message or not message
 
 
+@examples(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -199,6 +199,7 @@ def test_a_row_is_taken_exactly_when_every_cell_is_a_number_or_missing(
     assert ("1 broken rows were rejected" not in told) is sound
 
 
+@examples(deadline=None)
 @given(st.text(max_size=200))
 def test_any_first_line_gives_a_layout_or_our_error(text: str) -> None:
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import DataError
@@ -243,6 +244,7 @@ def test_real_names_of_two_versions_and_two_spellings_are_kept_apart() -> None:
         assert read[name] == [NAN if cell == "" else float(cell) for cell in cells]
 
 
+@examples(deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0\x1f"), max_size=80))
 def test_any_header_gives_a_layout_or_our_error(text: str) -> None:
     try:

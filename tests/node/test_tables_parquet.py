@@ -175,6 +175,7 @@ def test_every_double_comes_back_as_it_is(
     assert values(settings(site(path)), wants(number("x"))) == {"x": numbers}
 
 
+@examples(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_our_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.parquet"
