@@ -20,7 +20,7 @@ from cohortsum.node.tables.levels import LevelColumn
 from cohortsum.node.tables.numbers import NumberColumn, parse_number
 from cohortsum.node.tables.sniff import Facts
 from cohortsum.node.tables.synonyms import also_called
-from cohortsum.node.tables.units import conversion
+from cohortsum.node.tables.units import conversion, is_size
 from cohortsum.study.variables import Factor, Number, Variable
 
 _AS_DECLARED = VariableConfig()
@@ -83,6 +83,7 @@ class Column:
         name: its name after renaming.
         reading: how its text is read.
         range: the study's public range; values beyond it are counted for the site, not changed.
+        size: whether its values are lengths, areas or volumes, which are seldom 0.
         copies: tables with a copy of it, and its place there.
     """
 
@@ -91,6 +92,7 @@ class Column:
     name: str
     reading: NumberColumn | LevelColumn
     range: tuple[float, float] = (-inf, inf)
+    size: bool = False
     copies: tuple[tuple[str, int], ...] = ()
 
 
@@ -195,8 +197,10 @@ def _source(
     reading = _reading(variable, entry, facts, config.tables[table].missing | entry.missing)
     if isinstance(reading, _Lacking):
         return reading
-    bounds = (variable.lower, variable.upper) if isinstance(variable, Number) else (-inf, inf)
-    return Column(table, place, heads[table].names[place], reading, bounds, tuple(copies))
+    bounds, size = (-inf, inf), False
+    if isinstance(variable, Number):
+        bounds, size = (variable.lower, variable.upper), is_size(variable.unit)
+    return Column(table, place, heads[table].names[place], reading, bounds, size, tuple(copies))
 
 
 def _reading(

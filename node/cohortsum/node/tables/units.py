@@ -44,6 +44,11 @@ def _is_known(unit: str) -> bool:
     return any(unit in quantity for quantity in _QUANTITIES)
 
 
+def is_size(unit: str) -> bool:
+    """Return whether ``unit`` measures a length, an area or a volume."""
+    return any(unit in quantity for quantity in _QUANTITIES[:3])
+
+
 def conversion(column: str, study: str, voxel_mm3: float | None = None) -> float | None:
     """Return the factor from a column's unit to the study's, or None where the pair does not convert.
 

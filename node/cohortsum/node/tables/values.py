@@ -4,6 +4,7 @@ Which columns use decimal commas is settled over whole columns first; then the j
 slice and faults are counted over all slices, so that one message tells how many rows are wrong.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,13 +29,19 @@ _PEOPLE = 2**14
 
 @dataclass(slots=True)
 class Tally:
-    """What parsing met in one column; counts of rows."""
+    """What parsing met in one column; counts of rows.
+
+    A 0 where a size stands is often a structure that a program did not find, and a swapped code of sex shows in no
+    other way than in how many people have it: the site's admin is told both.
+    """
 
     bad_numbers: int = 0
     bad_levels: int = 0
     disguised: int = 0
     missing: int = 0
     outside: int = 0
+    zeros: int = 0
+    having: Counter[str] = field(default_factory=Counter[str])
 
     def parse(self, source: Column, cells: Sequence[str], *, decimal_comma: bool) -> NDArray[np.float64]:
         """Return the values of one slice (a level is its index) and count what was wrong with it."""
@@ -45,10 +52,14 @@ class Tally:
             self.missing += int(np.isnan(numbers.values).sum())
             lower, upper = source.range
             self.outside += int(((numbers.values < lower) | (numbers.values > upper)).sum())
+            if source.size:
+                self.zeros += int(np.count_nonzero(numbers.values == 0))
             return numbers.values
         levels = source.reading.parse(cells)
         self.bad_levels += levels.faults
         self.missing += int((levels.values == -1).sum())
+        counts = np.bincount(levels.values[levels.values >= 0], minlength=len(source.reading.levels))
+        self.having.update(dict(zip(source.reading.levels, counts.tolist(), strict=True)))
         return levels.values.astype(np.float64)
 
     def problems(self, where: str, people: int) -> list[str]:
@@ -68,8 +79,13 @@ class Tally:
         sentences = {
             "have no value": self.missing,
             "lie outside the study's range; if they are missing codes, declare them": self.outside,
+            "have exactly 0; if nothing was measured there, declare 0 under missing": self.zeros,
         }
-        return [f"{where}: {count} of {people} people {what}" for what, count in sentences.items() if count]
+        report = [f"{where}: {count} of {people} people {what}" for what, count in sentences.items() if count]
+        if self.having:
+            counted = ", ".join(f"{level} {count}" for level, count in self.having.items())
+            report.append(f"{where}: people by level, to be compared with what the site knows: {counted}")
+        return report
 
 
 @dataclass(frozen=True, slots=True)
