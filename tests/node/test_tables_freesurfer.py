@@ -119,6 +119,14 @@ def test_copies_that_disagree_are_refused(tmp_path: Path) -> None:
     assert values(named, wants(mm3("eTIV")))["eTIV"] == [1500000.25, 1400000]
 
 
+def test_copies_under_another_name_must_agree_too(tmp_path: Path) -> None:
+    wanted = wants(mm3("eTIV"), mm3("Left-Hippocampus"))
+    good = settings(site(tmp_path, lh=LEFT, aseg=ASEG))
+    assert values(good, wanted)["eTIV"] == [1500000.25, 1400000]
+    bad = settings(site(tmp_path, lh=LEFT, aseg=ASEG.replace("1500000.25", "1500100")))
+    assert "column eTIV: 1 people have another value in table aseg (aseg.txt)" in refusal(bad, wanted)
+
+
 def test_a_copy_that_is_missing_contradicts_nothing(tmp_path: Path) -> None:
     config = settings(
         site(tmp_path, lh=LEFT, rh=RIGHT.replace("1500000.25", "NaN").replace("sub-02", "sub-03"))

@@ -274,12 +274,13 @@ def _locate(
     else:
         return _Lacking(f"node.yaml takes it from table {entry.source.table}, which is not there", fault=True)
     alike = [table for table in heads if config.tables[table].format in _NAMED_ALIKE]
+    others: list[str] = []
     if entry.source is None:
         others = [name for name in also_called(wanted) if any(name in heads[table].places for table in alike)]
         if not tables and others:
             wanted, *others = others
             tables = [table for table in alike if wanted in heads[table].places]
-        if others and not set(tables).isdisjoint(alike) and _in_one_table(wanted, others, tables, heads):
+        if any(other in heads[table].places for table in tables if table in alike for other in others):
             return _Lacking(
                 f"columns {wanted} and {others[0]} are two names of one measure; name one with from in node.yaml",
                 fault=True,
@@ -297,11 +298,8 @@ def _locate(
         listed = " and ".join(heads[table].label for table in tables)
         return _Lacking(f"column {wanted} stands in {listed}; name one with from in node.yaml", fault=True)
     try:
-        return [(table, heads[table].place_of(wanted)) for table in tables]
+        places = [(table, heads[table].place_of(wanted)) for table in tables]
+        renamed = [(table, other) for table in alike for other in others if other in heads[table].places]
+        return places + [(table, heads[table].place_of(other)) for table, other in renamed]
     except DataError as error:
         return _Lacking(error.message, fault=True)
-
-
-def _in_one_table(name: str, others: Sequence[str], tables: Sequence[str], heads: Mapping[str, Head]) -> bool:
-    """Return whether a table with the column ``name`` has one of ``others`` too."""
-    return any(other in heads[table].places for table in tables for other in others)
