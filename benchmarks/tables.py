@@ -107,7 +107,7 @@ def _measure(people: int, fields: int) -> tuple[Row, Row]:
             _, supplied = plan.supply(tables.batches(), 10)
             lap("supply", start)
             start = time.process_time()
-            counted, values = plan.contribution(tables.batches(), plan.round.blocks, supplied)
+            counted, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
             lap("add up", start)
             assert counted == people, "not everybody was counted"
             error = _check(plan, tables, outcomes, fields, values)

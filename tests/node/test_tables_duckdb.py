@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from cohortsum.crypto.errors import DataError
-from cohortsum.node.tables.duck import DuckTable
+from cohortsum.node.tables.duck_table import DuckTable
 from tests.node.reading import AGE, NAN, SEX, number, refusal, settings, values, wants
 
 CANARY = "7351946"

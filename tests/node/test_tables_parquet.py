@@ -10,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import DataError
-from cohortsum.node.tables.duck import ParquetFile
+from cohortsum.node.tables.parquet import ParquetFile
 from cohortsum.study.variables import Factor
 from tests.node.reading import AGE, NAN, SEX, ids, number, refusal, report, settings, values, wants
 
@@ -84,6 +84,7 @@ def test_names_are_those_of_the_file_whatever_they_hold(tmp_path: Path) -> None:
     ("column", "kind"),
     [
         ("[1, 2]", "INTEGER[]"),
+        ("[1.5]", "DECIMAL"),
         ("{'k': 1}", "STRUCT"),
         (f"'{CANARY}'::BLOB", "BLOB"),
         ("INTERVAL 1 DAY", "INTERVAL"),

@@ -17,7 +17,8 @@ from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, w
 from cohortsum.node.policy import floors_for
 from cohortsum.node.setup import NO_EPOCH
 from cohortsum.node.snapshot import held_snapshot
-from cohortsum.node.tables.mapping import Needs, place_of
+from cohortsum.node.tables.locate import place_of
+from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import content_digest, open_tables
 from cohortsum.node.tables.source import source_of
 from cohortsum.study.cohort import Cohort

@@ -20,7 +20,7 @@ from cohortsum.node.config import NodeConfig, load_node_config
 from cohortsum.node.files import PRIVATE, make_folder, read, replace
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.setup import NO_EPOCH
-from cohortsum.node.tables.mapping import place_of
+from cohortsum.node.tables.locate import place_of
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.source import source_of

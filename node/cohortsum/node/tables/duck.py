@@ -1,5 +1,5 @@
 # ruff: noqa: S608  identifiers in SQL are made here (c0), or quoted names from node.yaml; no value is spliced in
-"""A Parquet file, or a table of a DuckDB database: DuckDB reads it, and every cell becomes text.
+"""What Parquet files and DuckDB databases have in common: DuckDB reads them, and every cell becomes text.
 
 The file is copied into the private folder while it is hashed, and read there: rows and hash belong to one state of it,
 and nothing that happens to the original meanwhile is seen. Columns are addressed by place, so no name that stands in a
@@ -95,14 +95,12 @@ class DuckFile(ABC):
         with self._opened(self.path) as connection:
             width = len(self._columns(connection, self.path).names)
             relation, values = self._relation(width, self.path)
-            return bool(_fetched(self.label, connection, f"SELECT 1 FROM {relation} LIMIT 1", values))
+            return bool(fetched(self.label, connection, f"SELECT 1 FROM {relation} LIMIT 1", values))
 
     def copy(self, layout: Layout, wanted: Wanted, target: Path) -> tuple[RowCount, bytes]:
         """Write what is ``wanted`` of the sound rows to ``target``; return row counts and the file's hash."""
         private = target.with_suffix(".copy")
-        with self._opened(
-            self.path
-        ):  # a DuckDB file that is open here cannot be opened for writing elsewhere
+        with self._opened(self.path):  # a database that is open here is not open for writing elsewhere
             digest = self._hashed(private)
         try:
             with self._opened(private) as connection:
@@ -115,11 +113,8 @@ class DuckFile(ABC):
                 rows = self._rows(
                     connection, f"SELECT {', '.join(cells)} FROM {relation}", values, len(cells)
                 )
-                moved = Wanted(
-                    0,
-                    None if wanted.visit is None else 1,
-                    range(len(places) - len(wanted.cells), len(places)),
-                )
+                first = len(places) - len(wanted.cells)
+                moved = Wanted(0, None if wanted.visit is None else 1, range(first, len(places)))
                 return write_rows(rows, len(cells), moved, target), digest
         finally:
             private.unlink(missing_ok=True)
@@ -155,7 +150,8 @@ class DuckFile(ABC):
             )
         if kind in _FLOATS:  # a single is widened first: its exact value counts, not its shortest spelling
             return f"coalesce(CAST(CAST(c{place} AS DOUBLE) AS VARCHAR), '')"
-        if kind in _PLAIN or kind.startswith(("DECIMAL(", "ENUM(", "TIMESTAMP WITH")):
+        nested = kind.endswith("]")
+        if kind in _PLAIN or (kind.startswith(("DECIMAL(", "ENUM(", "TIMESTAMP WITH")) and not nested):
             return f"coalesce(CAST(c{place} AS VARCHAR), '')"
         raise DataError(
             f"{self.label}, column {name}: holds values of type {kind.split('(')[0]}, expected numbers or text;"
@@ -180,112 +176,18 @@ class DuckFile(ABC):
         return digest.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class ParquetFile(DuckFile):
-    """A Parquet file, whatever its compression."""
-
-    def _opened(self, path: Path) -> duckdb.DuckDBPyConnection:
-        if not path.is_file():
-            raise DataError(f"{self.label}: cannot be read (no such file); check path in node.yaml")
-        return _connected(self.label, ":memory:")
-
-    def _columns(self, connection: duckdb.DuckDBPyConnection, path: Path) -> Typed:
-        described = _fetched(self.label, connection, "DESCRIBE SELECT * FROM read_parquet(?)", [str(path)])
-        schema = _fetched(
-            self.label, connection, "SELECT name, num_children FROM parquet_schema(?)", [str(path)]
-        )
-        names = _outermost([(str(name), int(cast("int", children or 0))) for name, children in schema])
-        return Typed(names, tuple(str(row[1]) for row in described))
-
-    def _relation(self, width: int, path: Path) -> tuple[str, list[object]]:
-        return f"read_parquet(?) AS t({_places(width)})", [str(path)]
-
-
-@dataclass(frozen=True, slots=True)
-class DuckTable(DuckFile):
-    """A table or view of a DuckDB database file, which must not be open for writing elsewhere.
-
-    Attributes:
-        table: its name.
-        schema: its schema.
-        chosen: the columns that may be read; None: all.
-    """
-
-    table: str
-    schema: str = "main"
-    chosen: tuple[str, ...] | None = None
-
-    def _opened(self, path: Path) -> duckdb.DuckDBPyConnection:
-        if not path.is_file():
-            raise DataError(f"{self.label}: cannot be read (no such file); check path in node.yaml")
-        if self.path.with_name(self.path.name + ".wal").exists():
-            raise DataError(
-                f"{self.label}: a .wal file lies beside it, so changes are not in it yet; close the program that"
-                " writes to it, or run CHECKPOINT there"
-            )
-        return _connected(self.label, str(path), read_only=True)
-
-    def _columns(self, connection: duckdb.DuckDBPyConnection, path: Path) -> Typed:
-        held = self._all_columns(connection)
-        names = tuple(held) if self.chosen is None else self.chosen
-        absent = [name for name in names if name not in held]
-        if absent:
-            raise DataError(
-                f"{self.label}: no column {', '.join(absent)} in table {self.table}; correct columns in node.yaml"
-            )
-        return Typed(names, tuple(held[name] for name in names))
-
-    def _relation(self, width: int, path: Path) -> tuple[str, list[object]]:
-        table = f"{quoted(self.schema)}.{quoted(self.table)}"
-        if self.chosen is None:
-            return f"{table} AS t({_places(width)})", []
-        chosen = ", ".join(f"{quoted(name)} AS c{place}" for place, name in enumerate(self.chosen))
-        return f"(SELECT {chosen} FROM {table}) AS t", []
-
-    def _all_columns(self, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-        held = _fetched(
-            self.label,
-            connection,
-            "SELECT column_name, data_type FROM duckdb_columns()"
-            " WHERE schema_name = ? AND table_name = ? AND database_name = current_database()"
-            " ORDER BY column_index",
-            [self.schema, self.table],
-        )
-        if not held:
-            raise DataError(
-                f"{self.label}: no table {self.table} in schema {self.schema}; correct table and schema in node.yaml"
-            )
-        return {str(name): str(kind) for name, kind in held}
-
-
-def quoted(name: str) -> str:
-    """Return ``name`` as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _layout(columns: Typed) -> Layout:
     names = (name.strip(BLANKS) for name in columns.names)
     return Layout(None, tuple(name or f"column_{place}" for place, name in enumerate(names, start=1)))
 
 
-def _places(width: int) -> str:
+def places_of(width: int) -> str:
+    """Return the names c0, c1, ... of so many columns."""
     return ", ".join(f"c{place}" for place in range(width))
 
 
-def _outermost(schema: list[tuple[str, int]]) -> tuple[str, ...]:
-    """Return the names of a Parquet file's columns, given its schema as a walk over a tree: node, then children."""
-    names: list[str] = []
-    place = 1  # the root is no column
-    while place < len(schema):
-        names.append(schema[place][0])
-        open_nodes = 1
-        while open_nodes:
-            open_nodes += schema[place][1] - 1
-            place += 1
-    return tuple(names)
-
-
-def _connected(label: str, path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+def connected(label: str, path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a database file, or to nothing (``:memory:``); raises DataError."""
     try:
         return duckdb.connect(
             path,
@@ -324,8 +226,9 @@ def _next_rows(label: str, cursor: duckdb.DuckDBPyConnection, most: int) -> list
     raise DataError(f"{label}: DuckDB cannot read it to its end ({kind}); write the file anew")
 
 
-def _fetched(
+def fetched(
     label: str, connection: duckdb.DuckDBPyConnection, sql: str, values: list[object]
 ) -> list[tuple[object, ...]]:
+    """Return all rows of a query; raises DataError, which quotes nothing."""
     cursor = _executed(label, connection, sql, values)
     return cast("list[tuple[object, ...]]", cursor.fetchall())

@@ -1,61 +1,25 @@
 """Which column, or which constant, is which variable of the study.
 
 A variable comes from the column that node.yaml names, or else from the one column that bears its name.
-Nothing is guessed: a name found twice is an error, except that FreeSurfer's and ENIGMA's tables repeat whole-head
-measures: there the first table counts, and its copies must agree. In tables of these two formats a measure is also
-found under the names it has in other versions (``synonyms``). A column that is absent or whose unit does not convert
+Nothing is guessed: a name found twice is an error (``locate``). A column that is absent or whose unit does not convert
 keeps the site out where every person needs the variable, and makes the site a non-supplier where it does not.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Self
 
-from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import TablesConfig, VariableConfig
 from cohortsum.node.tables.filter import CELL_SEPARATOR
-from cohortsum.node.tables.freesurfer import DKT_MARK
 from cohortsum.node.tables.levels import LevelColumn
+from cohortsum.node.tables.locate import Head, Lacking, locate
 from cohortsum.node.tables.numbers import NumberColumn, parse_number
 from cohortsum.node.tables.sniff import Facts
-from cohortsum.node.tables.synonyms import also_called
 from cohortsum.node.tables.units import conversion, is_size
 from cohortsum.study.variables import Factor, Number, Variable
 
 _AS_DECLARED = VariableConfig()
 _NO_FACTS = Facts("")
-_NAMED_ALIKE = frozenset(("freesurfer", "enigma"))
-"""Formats whose tables repeat columns and rename them between versions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What is known of a table before its rows are read.
-
-    Attributes:
-        label: how messages call it.
-        names: its columns after renaming.
-        facts: what it says of them, by place.
-        places: the places of every name.
-    """
-
-    label: str
-    names: Sequence[str]
-    facts: Mapping[int, Facts]
-    places: Mapping[str, Sequence[int]]
-
-    @classmethod
-    def of(cls, label: str, names: Sequence[str], facts: Mapping[int, Facts]) -> Self:
-        """Return the head of a table with these columns."""
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(names):
-            places.setdefault(name, []).append(place)
-        return cls(label, names, facts, places)
-
-    def place_of(self, column: str) -> int:
-        """Return the place of ``column``; raises DataError where it stands nowhere or twice."""
-        return _only(column, self.places.get(column, ()), self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +103,6 @@ class Sources:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Lacking:
-    """Not found. ``fault``: somebody must decide, whether the variable is required or not."""
-
-    reason: str
-    fault: bool = False
-
-
 def find_sources(config: TablesConfig, heads: Mapping[str, Head], needs: Needs) -> Sources:
     """Return where the required and suppliable variables come from.
 
@@ -159,7 +115,7 @@ def find_sources(config: TablesConfig, heads: Mapping[str, Head], needs: Needs) 
     for name in sorted(needs.required | needs.suppliable):
         entry = config.variables.get(name, _AS_DECLARED)
         outcome = _source(needs.variables[name], entry, config, heads)
-        if not isinstance(outcome, _Lacking):
+        if not isinstance(outcome, Lacking):
             sources.found[name] = outcome
         elif outcome.fault or name in needs.required:
             sources.problems.append(f"variable {name}: {outcome.reason}")
@@ -168,34 +124,20 @@ def find_sources(config: TablesConfig, heads: Mapping[str, Head], needs: Needs) 
     return sources
 
 
-def place_of(column: str, names: Sequence[str], label: str) -> int:
-    """Return the place (from 0) of ``column``; raises DataError."""
-    return _only(column, [place for place, name in enumerate(names) if name == column], label)
-
-
-def _only(column: str, places: Sequence[int], label: str) -> int:
-    if not places:
-        raise DataError(f"{label}: no column {column}; name the right one in node.yaml")
-    if len(places) > 1:
-        listed = " and ".join(str(place + 1) for place in places)
-        raise DataError(f"{label}: column {column} stands at positions {listed}; rename or remove one")
-    return places[0]
-
-
 def _source(
     variable: Variable, entry: VariableConfig, config: TablesConfig, heads: Mapping[str, Head]
-) -> Source | _Lacking:
+) -> Source | Lacking:
     if entry.unit is not None and isinstance(variable, Factor):
-        return _Lacking("has levels, so it has no unit; remove unit in node.yaml", fault=True)
+        return Lacking("has levels, so it has no unit; remove unit in node.yaml", fault=True)
     if entry.constant is not None:
         return _constant(variable, entry)
-    located = _locate(variable.name, entry, config, heads)
-    if isinstance(located, _Lacking):
+    located = locate(variable.name, entry, config, heads)
+    if isinstance(located, Lacking):
         return located
     (table, place), *copies = located
     facts = heads[table].facts.get(place, _NO_FACTS)
     reading = _reading(variable, entry, facts, config.tables[table].missing | entry.missing)
-    if isinstance(reading, _Lacking):
+    if isinstance(reading, Lacking):
         return reading
     bounds, size = (-inf, inf), False
     if isinstance(variable, Number):
@@ -205,15 +147,15 @@ def _source(
 
 def _reading(
     variable: Variable, entry: VariableConfig, facts: Facts, missing: frozenset[str]
-) -> NumberColumn | LevelColumn | _Lacking:
+) -> NumberColumn | LevelColumn | Lacking:
     if isinstance(variable, Number):
         factor = _factor(variable, entry, facts)
-        return factor if isinstance(factor, _Lacking) else NumberColumn(factor, missing, entry.codes)
+        return factor if isinstance(factor, Lacking) else NumberColumn(factor, missing, entry.codes)
     codes = entry.codes
     if codes is None and facts.levels is not None:
         codes = _codes(variable, facts.levels)
         if codes is None:
-            return _Lacking(
+            return Lacking(
                 f"{facts.origin} says of a code that it is another level than the study's of that name; say what"
                 " counts under codes in node.yaml",
                 fault=True,
@@ -221,7 +163,7 @@ def _reading(
     return LevelColumn(variable.levels, missing, codes)
 
 
-def _factor(variable: Number, entry: VariableConfig, facts: Facts = _NO_FACTS) -> float | _Lacking:
+def _factor(variable: Number, entry: VariableConfig, facts: Facts = _NO_FACTS) -> float | Lacking:
     """Return the study's unit per unit of the column: node.yaml's, or else the table's own, or else the study's."""
     told = facts.unit is not None and entry.unit is None
     unit = entry.unit or facts.unit or variable.unit
@@ -230,7 +172,7 @@ def _factor(variable: Number, entry: VariableConfig, facts: Facts = _NO_FACTS) -
         return factor
     says = f"unit {unit}" + (f" (from {facts.origin})" if told else "")
     cure = "declare unit and voxel_mm3" if told and unit == "voxels" else "correct the unit"
-    return _Lacking(f"{says} does not convert to the study's {variable.unit}; {cure} in node.yaml")
+    return Lacking(f"{says} does not convert to the study's {variable.unit}; {cure} in node.yaml")
 
 
 def _codes(variable: Factor, meanings: Mapping[str, str]) -> dict[str, str] | None:
@@ -247,59 +189,16 @@ def _codes(variable: Factor, meanings: Mapping[str, str]) -> dict[str, str] | No
     return codes
 
 
-def _constant(variable: Number | Factor, entry: VariableConfig) -> Constant | _Lacking:
+def _constant(variable: Number | Factor, entry: VariableConfig) -> Constant | Lacking:
     text = entry.constant or ""
     if isinstance(variable, Factor):
         if text in variable.levels:
             return Constant(variable.levels.index(text))
-        return _Lacking("its constant is not a level of the study; correct it in node.yaml", fault=True)
+        return Lacking("its constant is not a level of the study; correct it in node.yaml", fault=True)
     factor = _factor(variable, entry)
-    if isinstance(factor, _Lacking):
+    if isinstance(factor, Lacking):
         return factor
     number = parse_number(text)
     if number is None:
-        return _Lacking("its constant is not a number; correct it in node.yaml", fault=True)
+        return Lacking("its constant is not a number; correct it in node.yaml", fault=True)
     return Constant(number * factor)
-
-
-def _locate(
-    variable: str, entry: VariableConfig, config: TablesConfig, heads: Mapping[str, Head]
-) -> list[tuple[str, int]] | _Lacking:
-    """Return table and place of the column, and then of its copies."""
-    wanted = variable if entry.source is None else entry.source.column
-    if entry.source is None:
-        tables = [table for table in heads if wanted in heads[table].places]
-    elif entry.source.table in heads:
-        tables = [entry.source.table] if wanted in heads[entry.source.table].places else []
-    else:
-        return _Lacking(f"node.yaml takes it from table {entry.source.table}, which is not there", fault=True)
-    alike = [table for table in heads if config.tables[table].format in _NAMED_ALIKE]
-    others: list[str] = []
-    if entry.source is None:
-        others = [name for name in also_called(wanted) if any(name in heads[table].places for table in alike)]
-        if not tables and others:
-            wanted, *others = others
-            tables = [table for table in alike if wanted in heads[table].places]
-        if any(other in heads[table].places for table in tables if table in alike for other in others):
-            return _Lacking(
-                f"columns {wanted} and {others[0]} are two names of one measure; name one with from in node.yaml",
-                fault=True,
-            )
-    if not tables:
-        searched = [entry.source.table] if entry.source is not None else list(heads)
-        listed = ", ".join(heads[table].label for table in searched)
-        return _Lacking(f"no column {wanted} in {listed}; name its column under variables in node.yaml")
-    if wanted.endswith(DKT_MARK) and "dkt" not in variable.lower():
-        return _Lacking(
-            f"column {wanted} is of the DKT atlas, whose regions have other borders than those of the same name in"
-            " Desikan-Killiany; supply tables of the study's atlas"
-        )
-    if len(tables) > 1 and not set(tables) <= set(alike):
-        listed = " and ".join(heads[table].label for table in tables)
-        return _Lacking(f"column {wanted} stands in {listed}; name one with from in node.yaml", fault=True)
-    try:
-        places = [(table, heads[table].place_of(wanted)) for table in tables]
-        renamed = [(table, other) for table in alike for other in others if other in heads[table].places]
-        return places + [(table, heads[table].place_of(other)) for table, other in renamed]
-    except DataError as error:
-        return _Lacking(error.message, fault=True)

@@ -24,7 +24,8 @@ from cohortsum.node.config import TablesConfig
 from cohortsum.node.tables.copies import disagreements
 from cohortsum.node.tables.files import SiteFile, combined_digest
 from cohortsum.node.tables.ids import IdsFile, choose_rows, compare, leave_out, require_ids
-from cohortsum.node.tables.mapping import Column, Head, Needs, Sources, find_sources, place_of
+from cohortsum.node.tables.locate import Head, place_of
+from cohortsum.node.tables.mapping import Column, Needs, Sources, find_sources
 from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.node.tables.source import Source, source_of

@@ -8,8 +8,9 @@ from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.table_config import TableConfig
 from cohortsum.node.tables import brc, enigma, freesurfer
 from cohortsum.node.tables.bids import DescribedFile, SessionFiles, Sidecar
-from cohortsum.node.tables.duck import DuckTable, ParquetFile
+from cohortsum.node.tables.duck_table import DuckTable
 from cohortsum.node.tables.files import SiteFile
+from cohortsum.node.tables.parquet import ParquetFile
 from cohortsum.node.tables.rows import RowCount, Wanted
 from cohortsum.node.tables.sniff import Layout
 
