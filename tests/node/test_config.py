@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError, NotInThisVersionError
 from cohortsum.node.config import (
     NodeConfig,
@@ -85,6 +86,20 @@ def test_example_of_every_format_loads() -> None:
     assert visits.password_file == EXAMPLES / "keys/db.password"
     assert registry is not None
     assert registry.url == f"sqlite:///{EXAMPLES}/clinical/registry.db"
+
+
+def test_settings_of_every_format_survive_writing_and_reading(tmp_path: Path) -> None:
+    node = load_node_config(EXAMPLES / "node-formats.yaml")
+    facts = node.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    assert load_node_config(written(tmp_path, to_yaml(facts))).tables == node.tables
+
+
+def test_simulated_sites_may_share_a_format_that_is_a_file(tmp_path: Path) -> None:
+    shared = load_tables_config(written(tmp_path, "tables:\n  idps: {format: brc}\n"))
+    assert shared.for_file(tmp_path / "a.txt", "x").tables["idps"].path == tmp_path / "a.txt"
+    sql = "tables:\n  t: {format: sql, id: id, table: t, database: {url: 'sqlite:///a.db'}}\n"
+    with pytest.raises(ConfigurationError, match=r"tables\.t\.format: sql, but a simulated site has a file"):
+        load_tables_config(written(tmp_path, sql)).for_file(tmp_path / "a.txt", "x")
 
 
 def test_example_policy_loads_and_runs_in_this_version() -> None:

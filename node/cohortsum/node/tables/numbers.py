@@ -18,7 +18,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "."})
 PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """The grammar of a number, also for regular expressions outside Python."""
 
-_CHARACTERS = b"0123456789+-.eE\n"
+_CHARACTERS = b"0123456789+-.eE"
 NUMBER = re.compile(PATTERN)
 _COMMA_NUMBER = re.compile(PATTERN.replace(r"\.", ","))
 _POINT = re.compile(r"[0-9]\.|\.[0-9]")
@@ -97,7 +97,7 @@ def plain_numbers(texts: Sequence[str]) -> list[float] | None:
     Made of these characters alone, a text is a number to Python exactly where it is one by ``PATTERN``; so a whole
     column costs a few passes of compiled code. A number beyond the range of a double is infinite.
     """
-    if "\n".join(texts).encode("utf-8", "surrogatepass").translate(None, _CHARACTERS):
+    if "".join(texts).encode("utf-8", "surrogatepass").translate(None, _CHARACTERS):
         return None
     try:
         return list(map(float, texts))
