@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.tables.parquet import ParquetFile
+from cohortsum.node.tables.parts import COLUMNS, store_part, together
 from cohortsum.study.variables import Factor
 from tests.node.reading import AGE, NAN, SEX, ids, number, refusal, report, settings, values, wants
 
@@ -183,3 +184,40 @@ def test_any_bytes_give_our_error(tmp_path_factory: pytest.TempPathFactory, cont
     path.write_bytes(b"PAR1" + content + b"PAR1")
     with pytest.raises(DataError, match="table p"):
         ParquetFile("table p", path).layout()
+
+
+@pytest.mark.parametrize("columns", [1, COLUMNS - 1, COLUMNS, COLUMNS + 1, 3 * COLUMNS + 2])
+def test_a_wide_file_is_read_in_parts_and_put_together(tmp_path: Path, columns: int) -> None:
+    """Every cell tells its row and column, so a shift by one of either shows."""
+    chosen = ", ".join(f"row * 1000 + {column} AS y{column}" for column in range(columns))
+    query = (
+        f"SELECT 'p' || lpad(row::VARCHAR, 4, '0') AS id, row % 3 AS visit, {chosen} FROM range(50) AS t(row)"  # noqa: S608
+    )
+    path = written(tmp_path / "t.parquet", query)
+    names = [f"y{column}" for column in range(columns)]
+    for options in ({}, {"rows": {"order": "visit", "choose": "last"}}):
+        read = values(settings(site(path, **options)), wants(*map(number, names)))
+        assert read == {name: [row * 1000 + column for row in range(50)] for column, name in enumerate(names)}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_separator_in_a_cell_breaks_its_row_in_every_part(tmp_path: Path) -> None:
+    chosen = ", ".join(f"'x' || row AS y{column}" for column in range(COLUMNS + 5))
+    query = f"SELECT row AS id, {chosen}, CASE row WHEN 2 THEN chr(31) ELSE 'z' END AS last FROM range(4) AS t(row)"  # noqa: S608
+    path = written(tmp_path / "t.parquet", query)
+    factors = [Factor(f"y{column}", ("x0", "x1", "x2", "x3")) for column in range(COLUMNS + 5)]
+    config = settings(site(path, broken_rows="reject"))
+    assert ids(config, wants(*factors, Factor("last", ("z",)))) == ["0", "1", "3"]
+
+
+def test_parts_whose_rows_differ_are_never_put_together(tmp_path: Path) -> None:
+    first = [("1", ["a", "1"]), ("2", ["b", "2"])]
+    for other in ([("1", ["b", "2"]), ("2", ["a", "1"])], first[:1], [*first, ("3", ["c", "3"])]):
+        for name, rows in (("one", first), ("two", other)):
+            (tmp_path / name).unlink(missing_ok=True)
+            store_part(iter(rows), tmp_path / name)
+        with (
+            together([tmp_path / "one", tmp_path / "two"], 1, "table p") as rows,
+            pytest.raises(DataError, match="table p: its rows came in another order"),
+        ):
+            list(rows)

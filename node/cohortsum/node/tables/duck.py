@@ -9,7 +9,7 @@ value is the empty text.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,6 +17,7 @@ from typing import cast
 import duckdb
 
 from cohortsum.crypto.errors import DataError, cannot_be_read
+from cohortsum.node.tables.parts import Rows, in_parts, store_part, together
 from cohortsum.node.tables.rows import RowCount, Wanted, write_rows
 from cohortsum.node.tables.sniff import BLANKS, Layout
 
@@ -102,22 +103,23 @@ class DuckFile(ABC):
         private = target.with_suffix(".copy")
         with self._opened(self.path):  # a database that is open here is not open for writing elsewhere
             digest = self._hashed(private)
+        key = [wanted.id] if wanted.visit is None else [wanted.id, wanted.visit]
+        parts = [target.with_suffix(f".part{n}") for n, _ in enumerate(in_parts(wanted.cells))]
         try:
             with self._opened(private) as connection:
                 columns = self._columns(connection, private)
                 if _layout(columns) != layout:
                     raise DataError(f"{self.label}: changed while it was read; try again")
-                places = [wanted.id, *(() if wanted.visit is None else (wanted.visit,)), *wanted.cells]
-                cells = [self._text(columns, place, is_id=place == wanted.id) for place in places]
-                relation, values = self._relation(len(columns.names), private)
-                rows = self._rows(
-                    connection, f"SELECT {', '.join(cells)} FROM {relation}", values, len(cells)
-                )
-                first = len(places) - len(wanted.cells)
-                moved = Wanted(0, None if wanted.visit is None else 1, range(first, len(places)))
-                return write_rows(rows, len(cells), moved, target), digest
+                for part, places in zip(parts, in_parts(wanted.cells), strict=True):
+                    store_part(self._rows(connection, columns, [*key, *places], private), part)
+            private.unlink()
+            width = len(key) + len(wanted.cells)
+            moved = Wanted(0, None if wanted.visit is None else 1, range(len(key), width))
+            with together(parts, len(key), self.label) as rows:
+                return write_rows(rows, width, moved, target), digest
         finally:
-            private.unlink(missing_ok=True)
+            for path in (private, *parts):
+                path.unlink(missing_ok=True)
 
     @abstractmethod
     def _opened(self, path: Path) -> duckdb.DuckDBPyConnection:
@@ -132,11 +134,15 @@ class DuckFile(ABC):
         """Return what stands after FROM, with columns called c0, c1, ..., and the values of its parameters."""
 
     def _rows(
-        self, connection: duckdb.DuckDBPyConnection, sql: str, values: list[object], width: int
-    ) -> Iterator[tuple[str, Sequence[str]]]:
+        self, connection: duckdb.DuckDBPyConnection, columns: Typed, places: Sequence[int], path: Path
+    ) -> Rows:
+        """Yield number and cells of every row: the columns at ``places``, the first of them the id."""
+        cells = [self._text(columns, place, is_id=place == places[0]) for place in places]
+        relation, values = self._relation(len(columns.names), path)
+        sql = f"SELECT {', '.join(cells)} FROM {relation}"
         cursor = _executed(self.label, connection, sql, values)
         number = 0
-        while rows := _next_rows(self.label, cursor, max(1, _CELLS // width)):
+        while rows := _next_rows(self.label, cursor, max(1, _CELLS // len(places))):
             for row in rows:
                 number += 1
                 yield str(number), row
@@ -215,7 +221,7 @@ def _executed(
         return connection.execute(sql, values)
     except duckdb.Error as error:  # its message may quote a value
         kind = type(error).__name__
-    raise DataError(f"{label}: DuckDB cannot read it ({kind}); write the file anew")
+    raise DataError(f"{label}: DuckDB cannot read it ({kind}); {_anew(kind)}")
 
 
 def _next_rows(label: str, cursor: duckdb.DuckDBPyConnection, most: int) -> list[tuple[str, ...]]:
@@ -223,7 +229,11 @@ def _next_rows(label: str, cursor: duckdb.DuckDBPyConnection, most: int) -> list
         return cast("list[tuple[str, ...]]", cursor.fetchmany(most))
     except duckdb.Error as error:
         kind = type(error).__name__
-    raise DataError(f"{label}: DuckDB cannot read it to its end ({kind}); write the file anew")
+    raise DataError(f"{label}: DuckDB cannot read it to its end ({kind}); {_anew(kind)}")
+
+
+def _anew(kind: str) -> str:
+    return f"write the file anew{', with smaller row groups' if kind == 'OutOfMemoryException' else ''}"
 
 
 def fetched(
