@@ -217,7 +217,7 @@ def test_parts_whose_rows_differ_are_never_put_together(tmp_path: Path) -> None:
             (tmp_path / name).unlink(missing_ok=True)
             store_part(iter(rows), tmp_path / name)
         with (
-            together([tmp_path / "one", tmp_path / "two"], 1, "table p") as rows,
+            together([tmp_path / "one", tmp_path / "two"], 1, "table p") as joined,
             pytest.raises(DataError, match="table p: its rows came in another order"),
         ):
-            list(rows)
+            list(joined)
