@@ -5,6 +5,7 @@ import re
 import pytest
 
 from cohortsum.crypto.errors import ExpressionError, NotInThisVersionError, StudyFileError
+from cohortsum.study.definition.kinds import KINDS
 from tests.study.definitions import (
     LATER,
     frozen,
@@ -35,9 +36,7 @@ from tests.study.definitions import (
             "kind: sumary",
             16,
             "analyses.a",
-            "summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca, regression, glm",
-            "summary, histogram, crosstab, regression, glm, kaplan_meier, logrank, cox",
-            "summary, histogram, crosstab, regression, glm, meta, combat",
+            ", ".join(KINDS),
         ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
