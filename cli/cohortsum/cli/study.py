@@ -101,7 +101,7 @@ def print_plan(plan: StudyPlan, console: Console) -> None:
     travels.add_column("bytes", justify="right")
     for statistic in plan.statistics:
         numbers = sum(block.size for block in statistic.layout())
-        kind = type(statistic).__name__.lower()
+        kind = study.analyses[statistic.name].kind
         travels.add_row(statistic.name, kind, f"{numbers:,}", f"{numbers * WORD_BYTES:,}")
     travels.add_section()
     travels.add_row("all in one round", "", f"{plan.round.length:,}", f"{plan.round.length * WORD_BYTES:,}")
