@@ -33,6 +33,9 @@ def batch_of(index: int) -> Batch:
     )
 
 
+NAMES = {index: str(site) for site, index in ROSTER.sites.items()}
+
+
 def site(index: int) -> list[Batch]:
     return [batch_of(index)]
 
@@ -49,7 +52,7 @@ def document_of(plan: StudyPlan) -> ResultDocument:
     state = opened(plan)
     sums = by_block(state.blocks, state.values)
     opened_round = OpenedIteration(bytes(32), KEY, state.advertised, state.survivors, sums)
-    return result_document(plan, ROSTER, [opened_round], plan.finish(sums))
+    return result_document(plan, ROSTER, [opened_round], plan.finish(sums), names=NAMES)
 
 
 @pytest.fixture(scope="module")

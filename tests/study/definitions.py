@@ -33,6 +33,7 @@ protection: {min_participants: 100, max_participants: 1000}
 privacy: {noise: none}
 """
 
+LATER = ["mixed", "normative", "dp_sgd"]
 LATER = [
     "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier", "logrank",
     "mixed", "normative", "test", "dp_sgd",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.results import Absent, Table
@@ -280,7 +281,7 @@ def test_too_few_iterations_are_a_status() -> None:
 def test_sums_of_the_first_round_alone_give_no_coefficient() -> None:
     batch, site = people(10)
     tables = glm().finish(federate(glm(), split(batch, site)))
-    assert row(tables[0], term="age")["b"] == Absent("cut short")
+    assert row(tables[0], term="age")["b"] == Absent("not finished")
 
 
 def test_outcomes_finish_for_themselves() -> None:
@@ -367,6 +368,19 @@ def test_weights_say_on_how_many_people_a_round_rests() -> None:
     following = moved(following, (29.0, 29.0))  # at age 6 the predictor is near 0, at 64 near 58
     assert following.effective_people(following.accumulate(batch)) == pytest.approx(19.0, abs=0.1)
     assert statistic.effective_people(statistic.accumulate(of([], []))) == float("inf")
+
+
+def test_the_tables_read_back_from_csv() -> None:
+    batch, site = people(12)
+    tables = federate_rounds(glm(targets=(Event(ILL, "yes"), Event(DX, "other"))), split(batch, site))[0]
+    tables += federate_rounds(glm("poisson"), split(batch, site))[0]
+    for table in tables:
+        again = from_csv(to_csv(table), table.analysis, table.kind)
+        assert again.columns == table.columns
+        for line, known in zip(again.rows, table.rows, strict=True):
+            assert [cell for cell in line if not isinstance(cell, Absent)] == [
+                cell for cell in known if not isinstance(cell, Absent)
+            ]
 
 
 def test_a_study_asks_for_both_families() -> None:

@@ -6,7 +6,7 @@ the place of the results folder at the end, so that a reader never sees half a r
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,7 @@ def result_document(
     rounds: Sequence[OpenedIteration],
     tables: Sequence[Table],
     *,
+    names: Mapping[int, str],
     builds_on: int | None = None,
 ) -> ResultDocument:
     """Return the typed document of a study whose rounds opened.
@@ -46,9 +47,9 @@ def result_document(
         roster: in force when the rounds opened.
         rounds: that opened, at least one.
         tables: of all analyses.
+        names: ids of sites by roster index, those denied since included.
         builds_on: number of an earlier version that opened blocks which did not travel again; None where there is none.
     """
-    names = {index: str(site) for site, index in roster.sites.items()}
     first = rounds[0]
     took_part = sorted(names[index] for index in first.advertised)
     survivors = sorted(names[index] for index in first.survivors)

@@ -88,6 +88,11 @@ class StudyRecord:
         self._store, self._digest = store, study.digest.hex()
         self._ids = {index: str(site) for site, index in roster.sites.items()}
 
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The ids of the study's sites by roster index, those denied since included."""
+        return self._ids
+
     def id_of(self, site: int) -> str:
         """Return the id of a roster index."""
         return self._ids[site]

@@ -355,7 +355,14 @@ class StudyRunner:
         """Release the tables of the rounds that opened; ``unfinished`` says why no further one did."""
         tables = course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums)
         first = course.opened[0]
-        document = result_document(self.plan, self._roster, course.opened, tables, builds_on=self._builds_on)
+        document = result_document(
+            self.plan,
+            self._roster,
+            course.opened,
+            tables,
+            names=self._record.names,
+            builds_on=self._builds_on,
+        )
         sums = course.sums if len(course.opened) == 1 else first.sums
         self._record.released(first.context, first.survivors, document, sums)
         await asyncio.to_thread(write_release, self._results, document)

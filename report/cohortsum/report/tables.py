@@ -40,17 +40,23 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
     "mixed": _COEFFICIENTS,
     "fit": frozenset(
         {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
+        | {"null_log_likelihood", "statistic", "p"}
     ),
+    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
     "meta": frozenset(
         {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
         | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
     ),
-    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
     "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
     "covariance": frozenset({"covariance", "n"}),
     "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
-    "kaplan_meier": frozenset({"time", "at_risk", "events", "censored", "survival", "se", "low", "high"}),
+    "kaplan_meier": frozenset(
+        {"time", "at_risk", "events", "survival", "low", "high", "se", "error_bound", "censored"}
+    ),
+    "median": frozenset({"n", "events", "median", "low", "high"}),
+    "proportionality": frozenset({"chi2", "df", "p"}),
+    "observed": frozenset({"n", "observed", "expected"}),
     "logrank": frozenset({"chi2", "df", "p", "n", "events"}),
     "normative": frozenset({"mean", "sd", "n"}),
     "combat": frozenset(

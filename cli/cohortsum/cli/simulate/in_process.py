@@ -133,7 +133,13 @@ class _Run:
         tables = course.plan.finish(course.sums)
         write_release(
             release_folder(self._results, consortium.plan.study),
-            result_document(consortium.plan, roster, course.opened, tables),
+            result_document(
+                consortium.plan,
+                roster,
+                course.opened,
+                tables,
+                names={index: str(site) for site, index in roster.sites.items()},
+            ),
         )
         last = course.opened[-1]
         self._progress.take({"event": "round.opened", "sites": len(last.survivors), "attempt": 1})

@@ -35,8 +35,9 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.results import Status, Table
 from cohortsum.study.statistics.design import Design, Group, build_design
 from cohortsum.study.statistics.families import Family
+from cohortsum.study.statistics.glm_sums import Adding, Rows, rows_of, stacked
 from cohortsum.study.statistics.glm_tables import Fitted, Request, tables
-from cohortsum.study.statistics.glm_totals import SEPARATED, null_model, opened
+from cohortsum.study.statistics.glm_totals import SEPARATED, Opened, null_model, opened
 from cohortsum.study.statistics.interface import (
     Block,
     Members,
@@ -45,33 +46,14 @@ from cohortsum.study.statistics.interface import (
     Sums,
     merge,
     set_name,
-    to_grid,
 )
-from cohortsum.study.statistics.newton import Failure, Point, advance, start
-from cohortsum.study.statistics.products import pairs
-from cohortsum.study.statistics.targets import Count, Event, Shift, Target, exponentials, null_deviances
-from cohortsum.study.statistics.units import Where, selected
+from cohortsum.study.statistics.newton import Failure, Point, advance, first_point
+from cohortsum.study.statistics.targets import Count, Event, Shift, Target
+from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Variable
 
-CELLS = 2**21
-"""Products held at once: 16 MB of float64."""
-
-Floats = NDArray[np.float64]
 Standing = Point | Fitted | None
 """Where an outcome stands: at the next point, finished, or, in the first round, nowhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Some people who have every covariate and the offset: their positions, columns with a leading 1, and offsets."""
-
-    people: NDArray[np.intp]
-    x: Floats
-    shifts: Floats
-
-    def where(self, kept: NDArray[np.bool_]) -> "_Rows":
-        """Return the rows that are kept."""
-        return _Rows(self.people[kept], self.x[kept], self.shifts[kept])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +155,8 @@ class Glm(Statistic):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return the table of coefficients and the table of fits."""
         request = Request(self.name, self.family, self.targets, self._design.columns, self.shift)
-        return tables(request, [self._settled(standing) for standing in self._after(sums)])
+        standings = zip(self.targets, self._after(sums), strict=True)
+        return tables(request, [self._settled(target, standing, sums) for target, standing in standings])
 
     @property
     def most_rounds(self) -> int:
@@ -241,60 +224,19 @@ class Glm(Statistic):
             return ()
         return tuple(set_name(self.name, target.name, "event", *group.names) for group in groups)
 
-    def _rows(self, batch: Batch) -> Iterator[_Rows]:
-        """Yield the people who have every covariate and the offset, in runs of bounded size; at least one, maybe empty."""
-        people = selected(batch, self.where)
-        columns = self._design.values(batch, people)
-        x = np.hstack((np.ones((len(people), 1)), columns))
-        shifts = np.zeros(len(people)) if self.shift is None else self.shift.values(batch, people)
-        rows = _Rows(people, x, shifts)
-        rows = rows.where(~np.isnan(x).any(axis=1) & ~np.isnan(shifts))
-        width = x.shape[1]
-        step = max(1, CELLS // (width * (width + 1) // 2))
-        for begin in range(0, max(len(rows.people), 1), step):
-            run = slice(begin, begin + step)
-            yield _Rows(rows.people[run], rows.x[run], rows.shifts[run])
+    def _rows(self, batch: Batch) -> Iterator[Rows]:
+        return rows_of(batch, self._design, self.shift, self.where)
 
-    def _sums(self, batch: Batch, rows: _Rows) -> State:
+    def _sums(self, batch: Batch, rows: Rows) -> State:
         """Return the state of some people."""
-        states = [self._of_outcome(batch, rows, target, point) for target, point in self._active]
-        return {name: np.array([state[name] for state in states]) for name in states[0]}
-
-    def _of_outcome(self, batch: Batch, rows: _Rows, target: Target, point: Point | None) -> State:
-        """Return the sums of one outcome over some people."""
-        y = target.values(batch, rows.people)
-        present = ~np.isnan(y)
-        y, rows, family = y[present], rows.where(present), self.family
-        weighted = exponentials(rows.shifts)
-        if point is None:
-            weights, bound, residuals, fit = weighted, 1.0, y, np.zeros((2, len(y)))
-        else:
-            # column by column: a matrix product may round otherwise on another machine
-            raw = rows.shifts + sum(
-                (x * b for x, b in zip(rows.x.T, point.beta, strict=True)), np.zeros(len(y))
-            )
-            predictor = np.clip(raw, family.lowest, family.highest)
-            means = family.means(predictor)
-            weights, bound = family.weights(predictor, means), family.weight
-            residuals = np.clip((y - means) / family.residual, -1.0, 1.0)
-            fit = np.array((family.deviances(y, predictor, means) / family.deviance, raw != predictor))
-        totals = np.zeros((len(y), 4))
-        if isinstance(target, Count):
-            of_null = null_deviances(y, rows.shifts, 0.0 if self.shift is None else self.shift.width)
-            totals = np.column_stack((y, weighted, of_null, target.saturated(y)))
-        return {
-            "people": np.array((len(y), np.count_nonzero(y == 1.0)), np.int64),
-            "information": self._grid((weights / bound)[:, np.newaxis] * pairs(rows.x)),
-            "score": self._grid(residuals[:, np.newaxis] * rows.x),
-            "totals": self._grid(totals),
-            "fit": self._grid(fit.T),
-            "weights": np.array((weights.sum(), (weights * weights).sum())),
-        }
-
-    def _grid(self, values: Floats) -> NDArray[np.int64]:
-        """Return the sums over people of values on the grid."""
-        summed: NDArray[np.int64] = to_grid(values, self.fraction_bits).sum(axis=0)
-        return summed
+        return stacked(
+            [
+                Adding(
+                    target, self.family, self.shift, None if point is None else point.beta, self.fraction_bits
+                ).sums(batch, rows)
+                for target, point in self._active
+            ]
+        )
 
     def _after(self, sums: Sums) -> tuple[Standing, ...]:
         """Return where every outcome stands once the sums of this round are opened."""
@@ -306,11 +248,9 @@ class Glm(Statistic):
 
     def _next(self, target: Target, point: Point | None, sums: Sums) -> Point | Fitted:
         """Return where one outcome goes from the sums of this round."""
-        parts = {part: sums.get(set_name(self.name, target.name, part)) for part in self._parts(target)}
-        known = {part: values for part, values in parts.items() if values is not None}
-        if len(known) < len(parts):
+        here = self._opened(target, sums)
+        if here is None:
             return Fitted(Status.TOO_FEW_SITES, None)
-        here = opened(target, self.family, known, self.fraction_bits, self.shift)
         if here.people == 0:
             return Fitted(Status.ALL_MISSING, here)
         if here.constant:
@@ -318,7 +258,7 @@ class Glm(Statistic):
         evaluation = null_model(here) if point is None else here.evaluation
         if isinstance(evaluation, Failure):
             return Fitted(evaluation, here)
-        at = start(here.null_point) if point is None else point
+        at = first_point(here.null_point) if point is None else point
         reached = advance(at, evaluation, self.max_iterations, True, Status.CONSTANT)
         if isinstance(reached, Point):
             return Fitted(Failure(SEPARATED, reached.iterations), here) if here.separated else reached
@@ -326,8 +266,20 @@ class Glm(Statistic):
             return Fitted(Failure(SEPARATED, reached.iterations), here)
         return Fitted(reached, here)
 
-    def _settled(self, standing: Standing) -> Fitted:
-        """Return a finished outcome; one that is not was cut short."""
-        if isinstance(standing, Fitted):
-            return standing
-        return Fitted(Failure("cut short", standing.iterations if standing is not None else 0), None)
+    def _opened(self, target: Target, sums: Sums) -> Opened | None:
+        """Return the opened sums of one outcome, or None where too few sites supply it."""
+        parts = {part: sums.get(set_name(self.name, target.name, part)) for part in self._parts(target)}
+        known = {part: values for part, values in parts.items() if values is not None}
+        return (
+            opened(target, self.family, known, self.fraction_bits, self.shift)
+            if len(known) == len(parts)
+            else None
+        )
+
+    def _settled(self, target: Target, standing: Standing, sums: Sums) -> Fitted:
+        """Return a finished outcome; one that is not was cut short, as rounds may be."""
+        return (
+            standing
+            if isinstance(standing, Fitted)
+            else Fitted(Status.NOT_FINISHED, self._opened(target, sums))
+        )

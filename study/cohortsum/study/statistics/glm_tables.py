@@ -69,8 +69,8 @@ class Fitted:
                 return NO_DATA if self.df >= 1 else Absent("no degrees of freedom")
             case Failure(reason):
                 return Absent(reason)
-            case Status.TOO_FEW_SITES:
-                return Absent(Status.TOO_FEW_SITES)
+            case Status.TOO_FEW_SITES | Status.NOT_FINISHED:
+                return Absent(self.outcome)
             case Status():
                 return NO_DATA
 

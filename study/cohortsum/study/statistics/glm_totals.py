@@ -40,7 +40,7 @@ class Opened:
         score: (coefficients,) float64, in units of the likelihood; in the first round of y x.
         information: (coefficients, coefficients) float64, likewise; in the first round unweighted.
         floor: greatest error of an entry of ``information`` by rounding.
-        deviance: at the point of this round; 0 in the first.
+        deviance: at the point of this round; None in the first.
         clipped: people whose linear predictor is at the clip.
         multiple: the mean of the null model: p, or m.
         null_deviance: of the model of an intercept alone.
@@ -54,7 +54,7 @@ class Opened:
     score: Floats
     information: Floats
     floor: float
-    deviance: float
+    deviance: float | None
     clipped: int
     multiple: float
     null_deviance: float
@@ -64,7 +64,9 @@ class Opened:
     @property
     def separated(self) -> bool:
         """Whether 0/1 outcomes are fitted perfectly at the point of this round."""
-        return self.events is not None and 0.0 < self.deviance < PERFECT * self.people
+        if self.events is None or self.deviance is None:
+            return False
+        return self.deviance < PERFECT * self.people
 
     @property
     def null_point(self) -> tuple[float, ...]:
@@ -76,7 +78,8 @@ class Opened:
     @property
     def evaluation(self) -> Evaluation:
         """What Newton's method needs of a further round."""
-        return Evaluation(self.people, self.deviance, self.score, self.information, self.floor)
+        deviance = self.null_deviance if self.deviance is None else self.deviance
+        return Evaluation(self.people, deviance, self.score, self.information, self.floor)
 
 
 def null_model(here: Opened) -> Evaluation | Failure:
@@ -124,7 +127,7 @@ def opened(
         score=score,
         information=symmetric(triangle, len(score)),
         floor=n * unit * weight * (1.5 * grid + ROUNDING),
-        deviance=0.0 if fit is None else int(fit[0]) * grid * unit * family.deviance,
+        deviance=None if fit is None else int(fit[0]) * grid * unit * family.deviance,
         clipped=0 if fit is None else round(int(fit[1]) * grid),
         multiple=multiple,
         null_deviance=null_deviance,

@@ -106,7 +106,7 @@ SINGULAR = "singular information"
 UNSETTLED = "no convergence"
 
 
-def start(beta: tuple[float, ...]) -> Point:
+def first_point(beta: tuple[float, ...]) -> Point:
     """Return the first point."""
     return Point(beta, beta)
 
@@ -130,7 +130,7 @@ def advance(
         middle = (np.array(point.beta) + np.array(point.accepted)) / 2
         return replace(point, beta=_exact(middle), iterations=iterations, halvings=point.halvings + 1)
     step = _step(here, intercept, unvarying, point.statuses)
-    if point.statuses and step.statuses != point.statuses:
+    if step.statuses != (point.statuses or step.statuses) or Status.NOT_ESTIMABLE in step.statuses:
         return Failure(SINGULAR, iterations)
     if step.decrement <= CLOSE and fsum(abs(step.move)) <= STILL:
         objective = here.objective - step.decrement

@@ -43,8 +43,8 @@ def opened(
         totals_x, totals_y = [int(total) for total in covariates[:size]], int(products[0])
         rows, columns = np.triu_indices(size)
         first, second = [totals_x[row] for row in rows], [totals_x[column] for column in columns]
-        triangle = _about_means(n, covariates[size:], first, second, fraction_bits)
-        last = _about_means(n, products[1:], [*totals_x, totals_y], [totals_y] * (size + 1), fraction_bits)
+        triangle = about_means(n, covariates[size:], first, second, fraction_bits)
+        last = about_means(n, products[1:], [*totals_x, totals_y], [totals_y] * (size + 1), fraction_bits)
         means = np.array([*totals_x, totals_y], np.float64) * grid / max(n, 1)
         floor = n * (1.5 * grid + ROUNDING)  # three roundings of half a unit per person
     else:
@@ -64,7 +64,7 @@ def opened(
     )
 
 
-def _about_means(n: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
+def about_means(n: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
     """Return ``raw - first * second / n`` for sums on the grid, each number rounded once; n = 0 gives zeros."""
     unit, people = 1 << fraction_bits, max(n, 1)
     return np.array(

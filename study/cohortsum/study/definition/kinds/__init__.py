@@ -5,11 +5,25 @@ from typing import Annotated
 from pydantic import Field
 
 from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
+from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
+from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
+from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
 from cohortsum.study.definition.kinds.meta import MetaEntry, MetaSpec
+from cohortsum.study.definition.kinds.products import (
+    CorrelationEntry,
+    CorrelationSpec,
+    CovarianceEntry,
+    CovarianceSpec,
+    PcaEntry,
+    PcaSpec,
+)
+from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
+from cohortsum.study.definition.kinds.quantiles import QuantilesEntry, QuantilesSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -20,10 +34,19 @@ __all__ = [
     "AnalysisSection",
     "AnalysisSpec",
     "CombatSpec",
+    "CorrelationSpec",
+    "CovarianceSpec",
+    "CoxSpec",
     "CrosstabSpec",
     "GlmSpec",
+    "GroupTestSpec",
     "HistogramSpec",
+    "KaplanMeierSpec",
+    "LogrankSpec",
     "MetaSpec",
+    "PcaSpec",
+    "ProportionSpec",
+    "QuantilesSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -33,10 +56,19 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
+    | ProportionEntry
+    | QuantilesEntry
+    | GroupTestEntry
+    | CorrelationEntry
+    | CovarianceEntry
+    | PcaEntry
     | RegressionEntry
     | GlmEntry
     | MetaEntry
-    | CombatEntry,
+    | CombatEntry
+    | KaplanMeierEntry
+    | LogrankEntry
+    | CoxEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -44,17 +76,21 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "summary": SummaryEntry,
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
+    "proportion": ProportionEntry,
+    "quantiles": QuantilesEntry,
+    "test": GroupTestEntry,
+    "correlation": CorrelationEntry,
+    "covariance": CovarianceEntry,
+    "pca": PcaEntry,
     "regression": RegressionEntry,
     "glm": GlmEntry,
     "meta": MetaEntry,
     "combat": CombatEntry,
+    "kaplan_meier": KaplanMeierEntry,
+    "logrank": LogrankEntry,
+    "cox": CoxEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset(
-    {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier",
-        "logrank", "mixed", "normative", "test", "dp_sgd",
-    }
-)  # fmt: skip
+LATER_KINDS = frozenset({"mixed", "normative", "dp_sgd"})
 """Analyses that later versions have; refused by name."""
