@@ -202,6 +202,6 @@ def test_a_fit_does_not_go_on_without_a_protected_site(tmp_path: Path) -> None:
             assert outcome.document is not None, outcome.reason
             (row,) = rows(outcome.document, "odds")
             assert row["status"] == "not finished"
-            assert "site1" in str(row["reason"])
+            assert "a retry needs every survivor" in str(row["reason"])
 
     asyncio.run(asyncio.wait_for(play(), 90))
