@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Cell, Table
-from cohortsum.study.statistics.interface import Statistic, Sums, merge
+from cohortsum.study.statistics.interface import Statistic, Sums
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 SM: Any = import_module("statsmodels.api")  # without types; what it returns is converted here
@@ -54,7 +54,8 @@ def contribution(statistic: Statistic, site: Batch, batch_size: int) -> Sums:
         slice_of(site, np.arange(start, min(start + batch_size, site.people), dtype=np.intp))
         for start in starts
     ]
-    sent = statistic.contribute(merge([statistic.accumulate(batch) for batch in batches]))
+    here = statistic.at_site(lambda: batches)
+    sent = here.contribute(here.merge([here.accumulate(batch) for batch in batches]))
     layout = statistic.layout()
     assert set(sent) == {block.name for block in layout}
     assert len(sent) == len(layout)
@@ -80,6 +81,21 @@ def federate(
             total = total + one[block.name]
         totals[block.name] = total
     return totals
+
+
+def federate_rounds(
+    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 17
+) -> tuple[tuple[Table, ...], int]:
+    """Return the tables of the last round, and how many rounds there were."""
+    most, rounds = statistic.most_rounds, 1
+    while True:
+        assert all(np.isfinite(value) for value in statistic.parameters)
+        sums = federate(statistic, sites, batch_size)
+        following = statistic.further(sums)
+        if following is None:
+            return statistic.finish(sums), rounds
+        statistic, rounds = following, rounds + 1
+        assert rounds <= most
 
 
 def row(table: Table, **keys: str) -> dict[str, Cell]:

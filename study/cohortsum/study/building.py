@@ -18,7 +18,9 @@ from cohortsum.study.definition import (
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.joint import Joint
 from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
 
@@ -43,7 +45,7 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
             return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
         case RegressionSpec():
             report = spec.report
-            return Regression(
+            regression = Regression(
                 name=spec.name,
                 outcomes=tuple(numbers[name] for name in spec.outcomes),
                 terms=tuple(write_term(term) for term in spec.terms),
@@ -56,7 +58,16 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
                 where=where,
+                weights=None if spec.weights is None else numbers[spec.weights],
+                ridge=spec.ridge,
+                vif=spec.vif,
+                covariance=spec.covariance,
+                multivariate={
+                    name: Joint(joint.outcomes, tuple(write_term(term) for term in joint.terms))
+                    for name, joint in spec.multivariate.items()
+                },
             )
+            return SiteTest(spec.name, regression) if spec.test_site else regression
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
 

@@ -2,7 +2,8 @@
 
 For every outcome and over the people who have it (or who have all outcomes): n, the sums of x, xx', y, xy and yy, where x
 are the normalised columns of a design and y is a normalised outcome. All values lie in [-1, 1], so the sums are taken
-about the public centres and lose little when they are centred later.
+about the public centres and lose little when they are centred later. With weights w, in (0, 1], every term is w times
+that, and the sum of w stands in for n where means are formed.
 
 Two ways to add:
 
@@ -46,6 +47,7 @@ class Slice:
         y: (outcomes, people) float64; 0 where the person does not count for the outcome.
         counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them.
         levels: (people,) int16, level of the effect; 0 for everybody without one.
+        weights: (people,) float64 in (0, 1], as shares of the greatest weight; None where everybody counts alike.
     """
 
     people: NDArray[np.intp]
@@ -53,6 +55,11 @@ class Slice:
     y: Floats
     counted: Floats
     levels: NDArray[np.int16]
+    weights: Floats | None = None
+
+    def weighted(self, values: Floats) -> Floats:
+        """Return (people, ...) float64 ``values`` times each person's weight."""
+        return values if self.weights is None else (values.T * self.weights).T
 
 
 def slices(
@@ -62,11 +69,19 @@ def slices(
     effect: str | None,
     complete: bool,
     where: Where | None,
+    weights: Number | None = None,
 ) -> Iterator[Slice]:
-    """Cut the people of ``batch`` who have every covariate into slices of bounded size; at least one, maybe empty."""
+    """Cut the people of ``batch`` who have every covariate into slices of bounded size; at least one, maybe empty.
+
+    With ``weights`` only people of a weight above 0 are taken.
+    """
     people = selected(batch, where)
     x = design.values(batch, people)
     known = ~np.isnan(x).any(axis=1)
+    shares = None if weights is None else clipped(batch, weights, people) / weights.upper
+    if shares is not None:
+        known &= shares > 0.0  # false for a missing one
+        shares = np.minimum(shares[known], 1.0)
     people, x = people[known], x[known]
     levels = np.zeros(batch.people, np.int16) if effect is None else batch.levels[effect]
     step = max(1, min(MOST_PEOPLE, CELLS // len(outcomes)))
@@ -79,7 +94,8 @@ def slices(
         if complete:
             counted = np.logical_and.reduce(counted, axis=0, keepdims=True)
         y[~np.broadcast_to(counted, y.shape)] = 0.0
-        yield Slice(part, x[start : start + step], y, counted.astype(np.float64), levels[part])
+        weight = None if shares is None else shares[start : start + step]
+        yield Slice(part, x[start : start + step], y, counted.astype(np.float64), levels[part], weight)
 
 
 def people_by_level(part: Slice, levels: int) -> Integers:
@@ -90,30 +106,37 @@ def people_by_level(part: Slice, levels: int) -> Integers:
 
 
 def floating(part: Slice) -> dict[str, Floats]:
-    """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy."""
-    return {
-        "x": part.counted @ part.x,
-        "xx": part.counted @ pairs(part.x),
-        "y": part.y.sum(axis=1),
-        "xy": part.y @ part.x,
-        "yy": np.einsum("ij,ij->i", part.y, part.y),
+    """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy; with weights also w."""
+    y = part.weighted(part.y.T).T
+    sums = {
+        "x": part.counted @ part.weighted(part.x),
+        "xx": part.counted @ part.weighted(pairs(part.x)),
+        "y": y.sum(axis=1),
+        "xy": y @ part.x,
+        "yy": np.einsum("ij,ij->i", y, part.y),
     }
+    return sums if part.weights is None else sums | {"w": part.counted @ part.weights}
 
 
 def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
-    """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy."""
+    """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy; with weights also w."""
 
     def total(products: Floats) -> Integers:
         summed: Integers = to_grid(products, fraction_bits).sum(axis=1)
         return summed
 
-    return {
-        "x": _exact_product(part.counted, to_grid(part.x, fraction_bits)),
-        "xx": _exact_product(part.counted, to_grid(pairs(part.x), fraction_bits)),
-        "y": total(part.y),
-        "xy": np.column_stack([total(part.y * column) for column in part.x.T]),
-        "yy": total(part.y * part.y),
+    y = part.weighted(part.y.T).T
+    sums = {
+        "x": _exact_product(part.counted, to_grid(part.weighted(part.x), fraction_bits)),
+        "xx": _exact_product(part.counted, to_grid(part.weighted(pairs(part.x)), fraction_bits)),
+        "y": total(y),
+        "xy": np.column_stack([total(y * column) for column in part.x.T]),
+        "yy": total(y * part.y),
     }
+    if part.weights is None:
+        return sums
+    weights = to_grid(part.weights[:, np.newaxis], fraction_bits)
+    return sums | {"w": _exact_product(part.counted, weights)[:, 0]}
 
 
 def pairs(x: Floats) -> Floats:
@@ -136,7 +159,8 @@ def centred(people: Integers, sums: dict[str, Floats]) -> dict[str, Floats]:
         people: (groups,) int64; groups without people give zeros.
         sums: float64 sums as `floating` returns them.
     """
-    n = np.maximum(people, 1)[:, np.newaxis].astype(np.float64)
+    mass = sums.get("w", people)
+    n = np.where(people > 0, mass, 1)[:, np.newaxis].astype(np.float64)
     x, y = sums["x"], sums["y"][:, np.newaxis]
     limit = people[:, np.newaxis].astype(np.float64)
     return {
