@@ -135,6 +135,10 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ),
         ("{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [dx, dx]}}", "tests.t[1]", "twice"),
         ("{kind: regression, outcomes: [iq], terms: [dx], missing: drop}", "missing", "'complete'"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx, iq]}", "outcomes", "in a term"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], ratios: 30}", "", "odd number"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], ratios: 3}", "ratios", "greater than or equal to 5"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], max_ratio: 0}", "max_ratio", "greater than 0"),
         ("{kind: regression, outcomes: [iq], terms: [dx], ridge: 0}", "ridge", "greater than 0"),
         (
             "{kind: regression, outcomes: [iq], terms: [dx], ridge: 0.1, tests: {t: [dx]}}",

@@ -15,6 +15,7 @@ from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
 from cohortsum.study.statistics.joint import Joint
+from cohortsum.study.statistics.mixed import Mixed
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
@@ -60,6 +61,14 @@ STATISTICS: dict[str, Statistic] = {
     "weighted within": regression(weights=AGE, terms=("dx", "sex")),
     "joint": regression(missing="complete", multivariate={"both": Joint(("y0", "y1"), ("dx",))}),
     "site test": SiteTest("r", regression(effect="dx")),
+    "mixed": Mixed(name="r", regression=regression(), ratios=9, site_size=50.0, max_ratio=10.0),
+    "mixed, complete": Mixed(
+        name="r",
+        regression=regression(missing="complete", terms=("dx",)),
+        ratios=5,
+        site_size=20.0,
+        max_ratio=1.0,
+    ),
     "robust": robust(regression(terms=("dx", "age"), covariance="HC1")),
     "robust, none": robust(regression(terms=("dx", "age"), covariance="HC1", site_effect="none")),
 }

@@ -279,9 +279,7 @@ def test_a_ridge_equals_the_penalised_fit_of_standardised_columns(
             found = row(table, outcome=outcome.name, term=name)
             assert number(found["b"]) == pytest.approx(b, rel=1e-7, abs=1e-9 * np.abs(oracle).max())
             assert found["se"] == found["p"] == Absent("a ridge has no standard error")
-            assert number(found["df"]) == pytest.approx(
-                len(y) - len(np.unique(labels)) - hat, rel=1e-9
-            )
+            assert number(found["df"]) == pytest.approx(len(y) - len(np.unique(labels)) - hat, rel=1e-9)
     assert any(note.startswith("Ridge with penalty") for note in table.notes)
 
 

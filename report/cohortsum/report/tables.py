@@ -28,6 +28,7 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         {"b", "se", "statistic", "p", "low", "high", "n", "df"}
         | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level", "vif"}
     ),
+    "mixed": frozenset({"b", "se", "statistic", "p", "low", "high", "n", "df", "tau2", "sigma2", "icc"}),
     "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
 }

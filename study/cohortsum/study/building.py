@@ -10,6 +10,7 @@ from cohortsum.study.definition import (
     CrosstabSpec,
     FrozenStudy,
     HistogramSpec,
+    MixedSpec,
     RegressionSpec,
     SummarySpec,
     holds,
@@ -19,6 +20,7 @@ from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.joint import Joint
+from cohortsum.study.statistics.mixed import Mixed
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
@@ -68,6 +70,23 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 },
             )
             return SiteTest(spec.name, regression) if spec.test_site else regression
+        case MixedSpec():
+            return Mixed(
+                name=spec.name,
+                regression=Regression(
+                    name=spec.name,
+                    outcomes=tuple(numbers[name] for name in spec.outcomes),
+                    terms=tuple(write_term(term) for term in spec.terms),
+                    variables=study.variables,
+                    site_effect="within",
+                    missing=spec.missing,
+                    fraction_bits=bits,
+                    where=where,
+                ),
+                ratios=spec.ratios,
+                site_size=spec.site_size,
+                max_ratio=spec.max_ratio,
+            )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
 

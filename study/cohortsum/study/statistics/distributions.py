@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 # scipy ships no types; what it returns is converted here and goes no further untyped
-from scipy.special import chdtrc, fdtrc, ndtri, stdtr, stdtrit  # pyright: ignore[reportUnknownVariableType, reportMissingTypeStubs]
+from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit  # pyright: ignore[reportUnknownVariableType, reportMissingTypeStubs]
 
 
 def t_two_sided(t: float, df: float) -> float:
@@ -29,6 +29,11 @@ def f_upper(f: float, df: float, df2: float) -> float:
 def chi2_upper(chi2: float, df: float) -> float:
     """Return the probability that a chi-square variable with ``df`` degrees of freedom exceeds ``chi2``."""
     return float(chdtrc(df, chi2))
+
+
+def normal_two_sided(z: float) -> float:
+    """Return the probability that a standard normal variable is farther from 0 than ``z``."""
+    return float(2.0 * ndtr(-abs(z)))
 
 
 def normal_quantile(probability: float) -> float:

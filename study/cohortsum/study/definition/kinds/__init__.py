@@ -7,6 +7,7 @@ from pydantic import Field
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.mixed import MixedEntry, MixedSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -18,6 +19,7 @@ __all__ = [
     "AnalysisSpec",
     "CrosstabSpec",
     "HistogramSpec",
+    "MixedSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -27,7 +29,8 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
-    | RegressionEntry,
+    | RegressionEntry
+    | MixedEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -36,13 +39,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
+    "mixed": MixedEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
         "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "mixed", "meta", "combat", "normative", "test", "dp_sgd",
+        "logrank", "meta", "combat", "normative", "test", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
