@@ -35,7 +35,7 @@ privacy: {noise: none}
 
 LATER = [
     "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier", "logrank",
-    "meta", "combat", "normative", "test", "dp_sgd",
+    "meta", "combat", "test", "dp_sgd",
 ]  # fmt: skip
 
 

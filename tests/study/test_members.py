@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
+from cohortsum.study.building import grid_of
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic, set_name
 from cohortsum.study.statistics.joint import Joint
 from cohortsum.study.statistics.mixed import Mixed
-from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.normative import Normative
 from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor
@@ -35,8 +37,17 @@ def older(batch: Batch) -> NDArray[np.bool_]:
     return mask
 
 
-def robust(statistic: Regression) -> Statistic:
-    """Return the round of the squared residuals."""
+def normative(site_effect: str) -> Normative:
+    """Return centiles over age."""
+    model = regression(
+        terms=("age", "sex"), site_effect=site_effect, curves={"age": Curve(AGE, "spline", (20.0, 40.0))}
+    )
+    grid = grid_of({"age": (20.0,), "sex": SEX.levels}, {"sex": SEX})
+    return Normative(name="r", regression=model, grid=grid, centiles=(50,), modelled=True)
+
+
+def further(statistic: Statistic) -> Statistic:
+    """Return the second round."""
     batch, site = cohort(2, people=200)
     following = statistic.further(federate(statistic, split(batch, site)))
     assert following is not None
@@ -69,8 +80,11 @@ STATISTICS: dict[str, Statistic] = {
         site_size=20.0,
         max_ratio=1.0,
     ),
-    "robust": robust(regression(terms=("dx", "age"), covariance="HC1")),
-    "robust, none": robust(regression(terms=("dx", "age"), covariance="HC1", site_effect="none")),
+    "normative": normative("none"),
+    "normative, within": normative("within"),
+    "spread": further(normative("within")),
+    "robust": further(regression(terms=("dx", "age"), covariance="HC1")),
+    "robust, none": further(regression(terms=("dx", "age"), covariance="HC1", site_effect="none")),
 }
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
 

@@ -1,5 +1,8 @@
 """From an analysis as a study freezes it to the statistic that computes it."""
 
+from collections.abc import Mapping, Sequence
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,20 +14,25 @@ from cohortsum.study.definition import (
     FrozenStudy,
     HistogramSpec,
     MixedSpec,
+    NormativeSpec,
     RegressionSpec,
     SummarySpec,
     holds,
     write_term,
 )
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.joint import Joint
 from cohortsum.study.statistics.mixed import Mixed
+from cohortsum.study.statistics.normative import Normative
+from cohortsum.study.statistics.norms import Grid
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.units import Where
+from cohortsum.study.variables import Factor
 
 
 def fraction_bits(max_participants: int) -> int:
@@ -87,8 +95,40 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 site_size=spec.site_size,
                 max_ratio=spec.max_ratio,
             )
+        case NormativeSpec():
+            return Normative(
+                name=spec.name,
+                regression=Regression(
+                    name=spec.name,
+                    outcomes=tuple(numbers[name] for name in spec.outcomes),
+                    terms=tuple(write_term(term) for term in spec.terms),
+                    variables=study.variables,
+                    site_effect=spec.site_effect,
+                    missing=spec.missing,
+                    fraction_bits=bits,
+                    where=where,
+                    curves={spec.over: Curve(numbers[spec.over], spec.basis, spec.knots)},
+                ),
+                grid=grid_of(spec.grid, factors),
+                centiles=spec.centiles,
+                modelled=spec.scale == "modelled",
+            )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
+
+
+def grid_of(values: Mapping[str, Sequence[str | float]], factors: Mapping[str, Factor]) -> Grid:
+    """Return every combination of ``values``, as they are written and as people; the last variable runs fastest."""
+    points = tuple(product(*values.values()))
+    numbers: dict[str, NDArray[np.float64]] = {}
+    levels: dict[str, NDArray[np.int16]] = {}
+    for place, name in enumerate(values):
+        column = [point[place] for point in points]
+        if name in factors:
+            levels[name] = np.array([factors[name].levels.index(str(level)) for level in column], np.int16)
+        else:
+            numbers[name] = np.array(column, np.float64)
+    return tuple(values), points, Batch(len(points), numbers, levels)
 
 
 def _subgroup(study: FrozenStudy, condition: Condition) -> Where:

@@ -35,6 +35,7 @@ ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
     *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
 )
+NORMATIVE_COLUMNS = ("outcome", "mean", "sd", "n", "status")
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
 

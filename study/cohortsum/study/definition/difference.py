@@ -64,7 +64,7 @@ _STRICTER_WHEN_MORE = {
 _MORE = {"none": 0, "any": 1, "all": 2, "distributed": 1, "local": 1}
 _ONE_OF = {
     "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "factors": "factor", "levels": "level",
-    "edges": "edge", "committee": "committee site",
+    "edges": "edge", "knots": "knot", "centiles": "centile", "committee": "committee site",
 }  # fmt: skip
 _FIRST = ("kind", "unit", "range", "levels")
 _LONGEST_LIST = 12

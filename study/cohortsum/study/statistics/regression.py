@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
+from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.design import Design, Group, build_design
 from cohortsum.study.statistics.estimates import Estimate, Totals, estimate, term_names
 from cohortsum.study.statistics.interface import (
@@ -81,6 +82,7 @@ class Regression(Statistic):
         vif: whether variance inflation factors are given.
         covariance: ``HC0`` or ``HC1`` for standard errors that stand without equal variances, or None.
         multivariate: tests of terms on several outcomes at once; needs ``complete``.
+        curves: variables that enter as a curve, with the columns of its basis.
 
     Raises:
         StudyFileError: a term, effect, contrast or test names something the model does not have.
@@ -103,11 +105,13 @@ class Regression(Statistic):
     vif: bool = False
     covariance: Literal["HC0", "HC1"] | None = None
     multivariate: Mapping[str, Joint] = field(default_factory=dict[str, Joint])
+    curves: Mapping[str, Curve] = field(default_factory=dict[str, Curve])
     design: Design = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Build the design and refuse what it does not have."""
-        object.__setattr__(self, "design", build_design(self.name, self.terms, self.variables))
+        design = build_design(self.name, self.terms, self.variables, self.curves)
+        object.__setattr__(self, "design", design)
         if not self.outcomes:
             raise StudyFileError(f"analysis '{self.name}', field 'outcomes': expected at least one; name it")
         names = term_names(self.design.columns, self._intercept)

@@ -79,14 +79,16 @@ class SiteTest(Statistic):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return the tables of the regression, then one with the test of the site effect per outcome."""
         within = self.within.estimates(sums)
-        plain = self._plain.estimates(
-            {
-                name.removesuffix(PLAIN): values
-                for name, values in sums.items()
-                if name.endswith(PLAIN) or not _is_product(name)
-            }
-        )
-        return (*self.within.tables(within, sums), self._tests(within, plain))
+        return (*self.within.tables(within, sums), self._tests(within, self.plain_estimates(sums)))
+
+    def plain_estimates(self, sums: Sums) -> tuple[Estimate, ...]:
+        """Return the models with one intercept."""
+        plain = {
+            name.removesuffix(PLAIN): values
+            for name, values in sums.items()
+            if name.endswith(PLAIN) or not _is_product(name)
+        }
+        return self._plain.estimates(plain)
 
     def _tests(self, within: Sequence[Estimate], plain: Sequence[Estimate]) -> Table:
         rows = [

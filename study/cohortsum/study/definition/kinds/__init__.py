@@ -8,6 +8,7 @@ from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpe
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
 from cohortsum.study.definition.kinds.mixed import MixedEntry, MixedSpec
+from cohortsum.study.definition.kinds.normative import NormativeEntry, NormativeSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -20,6 +21,7 @@ __all__ = [
     "CrosstabSpec",
     "HistogramSpec",
     "MixedSpec",
+    "NormativeSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -30,7 +32,8 @@ AnalysisEntry = Annotated[
     | HistogramEntry
     | CrosstabEntry
     | RegressionEntry
-    | MixedEntry,
+    | MixedEntry
+    | NormativeEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -40,13 +43,14 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "crosstab": CrosstabEntry,
     "regression": RegressionEntry,
     "mixed": MixedEntry,
+    "normative": NormativeEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
 LATER_KINDS = frozenset(
     {
         "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "meta", "combat", "normative", "test", "dp_sgd",
+        "logrank", "meta", "combat", "test", "dp_sgd",
     }
 )  # fmt: skip
 """Analyses that later versions have; refused by name."""
