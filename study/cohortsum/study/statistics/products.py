@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.statistics.design import Design
 from cohortsum.study.statistics.interface import to_grid
-from cohortsum.study.statistics.units import Where, clipped, normalised, selected
+from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
 
-CELLS = 2**22
-"""Entries of one slice, people times outcomes: 32 MB of float64."""
+CELLS = 2**20
+"""Entries of one slice, people times outcomes: 8 MB of float64."""
 MOST_PEOPLE = 2**13
 """People of one slice: 2**13 values below 2**39 add to less than 2**53, so float64 adds them exactly."""
+CACHED = 2**16
+"""Entries that are multiplied, rounded and added at a time: half a megabyte of float64."""
 HALF_BITS = 24
 
 Floats = NDArray[np.float64]
@@ -87,15 +89,42 @@ def slices(
     step = max(1, min(MOST_PEOPLE, CELLS // len(outcomes)))
     for start in range(0, max(len(people), 1), step):
         part = people[start : start + step]
-        y = np.empty((len(outcomes), len(part)))
-        for row, outcome in enumerate(outcomes):
-            y[row] = normalised(clipped(batch, outcome, part), outcome.middle, outcome.half_width)
-        counted = ~np.isnan(y)
-        if complete:
-            counted = np.logical_and.reduce(counted, axis=0, keepdims=True)
-        y[~np.broadcast_to(counted, y.shape)] = 0.0
+        y, counted = _outcomes(batch, outcomes, part, complete)
         weight = None if shares is None else shares[start : start + step]
-        yield Slice(part, x[start : start + step], y, counted.astype(np.float64), levels[part], weight)
+        yield Slice(part, x[start : start + step], y, counted, levels[part], weight)
+
+
+def _outcomes(
+    batch: Batch, outcomes: tuple[Number, ...], people: NDArray[np.intp], complete: bool
+) -> tuple[Floats, Floats]:
+    """Return ``y`` and ``counted`` of a slice, a few outcomes at a time so that their rows stay in the processor's cache.
+
+    Of values inside the public range the numbers are those of `normalised`; what is outside counts as -1 or 1.
+    """
+    y = np.empty((len(outcomes), len(people)))
+    counted = np.ones((1 if complete else len(outcomes), len(people)))
+    whole = len(people) > 0 and people[-1] - people[0] == len(people) - 1  # a view spares a copy
+    chosen = slice(people[0], people[-1] + 1) if whole else people
+    half_widths = np.array([outcome.half_width for outcome in outcomes])[:, np.newaxis]
+    step = max(1, CACHED // max(1, len(people)))
+    for start in range(0, len(outcomes), step):
+        rows = slice(start, start + step)
+        block = y[rows]
+        for row, outcome in zip(block, outcomes[rows], strict=True):
+            values = batch.numbers.get(outcome.name)
+            np.subtract(np.nan if values is None else values[chosen], outcome.middle, out=row)
+        block /= half_widths[rows]
+        np.clip(block, -1.0, 1.0, out=block)  # also what another room let through beyond the public range
+        if np.isnan(block.sum()):  # a value is missing
+            known = ~np.isnan(block)
+            if complete:
+                counted *= known.all(axis=0)
+            else:
+                counted[rows] = known
+            np.copyto(block, 0.0, where=~known)
+    if complete and not counted.all():
+        y *= counted
+    return y, counted
 
 
 def people_by_level(part: Slice, levels: int) -> Integers:
@@ -120,18 +149,22 @@ def floating(part: Slice) -> dict[str, Floats]:
 
 def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
     """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy; with weights also w."""
-
-    def total(products: Floats) -> Integers:
-        summed: Integers = to_grid(products, fraction_bits).sum(axis=1)
-        return summed
-
-    y = part.weighted(part.y.T).T
+    outcomes, people = part.y.shape
+    totals = np.empty((outcomes, part.x.shape[1] + 2), np.int64)
+    step = max(1, CACHED // max(1, people))
+    for start in range(0, outcomes, step):
+        rows = slice(start, start + step)
+        values = part.y[rows]
+        y = part.weighted(values.T).T
+        for place, factor in enumerate((None, *part.x.T, values)):
+            product = y if factor is None else y * factor
+            totals[rows, place] = to_grid(product, fraction_bits).sum(axis=1)
     sums = {
         "x": _exact_product(part.counted, to_grid(part.weighted(part.x), fraction_bits)),
         "xx": _exact_product(part.counted, to_grid(part.weighted(pairs(part.x)), fraction_bits)),
-        "y": total(y),
-        "xy": np.column_stack([total(y * column) for column in part.x.T]),
-        "yy": total(y * part.y),
+        "y": totals[:, 0],
+        "xy": totals[:, 1:-1],
+        "yy": totals[:, -1],
     }
     if part.weights is None:
         return sums
