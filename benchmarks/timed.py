@@ -7,7 +7,6 @@ the sites' own computing and nothing else, and the rest of the round is protocol
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +14,15 @@ from numpy.typing import NDArray
 
 from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.attempt import Attempt
-from cohortsum.coordinator.runner import Outcome, StudyRunner
+from cohortsum.coordinator.course import Course
+from cohortsum.coordinator.record import OpenedIteration
+from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.crypto.errors import LocalProtocolError
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
 from cohortsum.protocol.effects import Contribute, Send, SiteEffect
-from cohortsum.protocol.messages import Envelope, Packet
+from cohortsum.protocol.messages import Packet
 from cohortsum.study.definition.signing import SignedStudy
 
 BARRIER_S = 600.0
@@ -123,26 +124,16 @@ class TimedRunner(StudyRunner):
     clock: Clock
     opened: NDArray[np.int64]
 
-    async def _attempt(
-        self,
-        key: RoundKey,
-        approvals: Mapping[int, Envelope],
-        bound: tuple[int, ...],
-        earlier: Earlier | None,
-    ) -> tuple[Outcome, tuple[int, ...] | None]:
+    def _prepare(self, setup: CoordinatorSetup, key: RoundKey, course: Course) -> Attempt:
         self.clock.note("open")
-        return await super()._attempt(key, approvals, bound, earlier)
-
-    def _prepare(self, setup: CoordinatorSetup, key: RoundKey) -> Attempt:
-        attempt = super()._prepare(setup, key)
+        attempt = super()._prepare(setup, key, course)
         if isinstance(attempt, TimedAttempt):
             attempt.clock = self.clock
         return attempt
 
-    async def _close(
-        self, attempt: Attempt, ended: Opened | Aborted, earlier: Earlier | None
-    ) -> tuple[Outcome, tuple[int, ...] | None]:
+    def _opened(
+        self, course: Course, attempt: Attempt, ended: Opened, earlier: Earlier | None
+    ) -> OpenedIteration:
         self.clock.note("opened")
-        if isinstance(ended, Opened):
-            self.opened = ended.values
-        return await super()._close(attempt, ended, earlier)
+        self.opened = ended.values
+        return super()._opened(course, attempt, ended, earlier)

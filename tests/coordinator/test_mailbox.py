@@ -1,6 +1,7 @@
 """Packets that wait for one site: in order, once each by number, and afterwards only how the round ended."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -80,12 +81,23 @@ def test_only_how_a_round_ended_is_kept_under_the_same_numbers() -> None:
     for kind in Kind:
         box.put(packet(kind))
     before = dict(box.packets)
-    box.keep_ending()
+    box.keep_ending(packet(Kind.CLOSING).envelope.context)
     assert {held.envelope.kind for held in box.packets.values()} == ENDING
     assert Kind.GATE_OPENING not in ENDING  # it holds opened seeds
     assert box.packets.items() <= before.items()
     box.put(packet(Kind.OPENING))
     assert max(box.packets) == max(before) + 1
+
+
+def test_opened_inputs_of_earlier_iterations_are_forgotten() -> None:
+    box = Mailbox()
+    closing = packet(Kind.CLOSING)
+    for context in (bytes(32), b"\1" * 32):
+        box.put(Packet(replace(closing.envelope, context=context), (b"words",)))
+    box.put(closing)
+    box.keep_ending(b"\1" * 32)
+    kept = [(held.envelope.context[:1], held.attachments) for held in box.packets.values()]
+    assert kept == [(b"\1", (b"words",)), (closing.envelope.context[:1], ())]
 
 
 def test_a_restarted_coordinator_does_not_give_a_number_again(monkeypatch: pytest.MonkeyPatch) -> None:

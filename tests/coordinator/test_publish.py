@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cohortsum.coordinator.publish import result_document, write_release
+from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.report import forest
@@ -32,6 +33,9 @@ def batch_of(index: int) -> Batch:
     )
 
 
+NAMES = {index: str(site) for site, index in ROSTER.sites.items()}
+
+
 def site(index: int) -> list[Batch]:
     return [batch_of(index)]
 
@@ -46,7 +50,9 @@ def opened(plan: StudyPlan) -> Opened:
 
 def document_of(plan: StudyPlan) -> ResultDocument:
     state = opened(plan)
-    return result_document(plan, ROSTER, KEY, state, by_block(state.blocks, state.values))
+    sums = by_block(state.blocks, state.values)
+    opened_round = OpenedIteration(bytes(32), KEY, state.advertised, state.survivors, sums)
+    return result_document(plan, ROSTER, [opened_round], plan.finish(sums), names=NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,7 @@ def test_the_document_names_participants_survivors_dropouts_round_and_release(
     assert (document.release.state, document.release.checker) == ("released", "no checker")
     assert (document.profile, document.noise) == ("open_data", "none")
     assert document.roster.digest == ROSTER.digest.hex()
+    assert document.roster.consortium == ROSTER.consortium
     assert document.study.digest == signed_study()[0].digest.hex()
 
 
@@ -99,10 +106,15 @@ def test_an_effect_that_is_asked_for_gets_a_figure_and_an_enigma_table(
     write_release(tmp_path / "results", with_effect)
     assert names(tmp_path / "results") == {
         "result.json",
+        "report.html",
+        "METHODS.md",
+        "CITATION.cff",
+        "read.R",
         "results/ages.csv",
         "results/bands.csv",
         "results/thickness.csv",
         "results/thickness.enigma.csv",
+        "figures/bands.svg",
         "figures/thickness.svg",
         "figures/thickness.png",
     }

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cohortsum.coordinator.sums import HEAD_BYTES, Integers, pack, unpack
 from cohortsum.crypto.errors import StoreError
+from cohortsum.study.sums import HEAD_BYTES, Integers, pack, unpack
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SUMS = st.dictionaries(st.text(max_size=8), st.lists(INT64, max_size=5), max_size=4)

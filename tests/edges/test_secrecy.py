@@ -16,7 +16,7 @@ from cohortsum.protocol import seeds as seeds_of
 from cohortsum.protocol.approvals import decline
 from cohortsum.protocol.codec import packet_to_bytes
 from cohortsum.protocol.messages import Packet
-from cohortsum.protocol.seeds import HeldShares, Seeds
+from cohortsum.protocol.seeds import HeldShares, Seeds, SharedSeeds
 from cohortsum.study.planning import plan_study
 from tests.edges.harness import Loopback, approving
 from tests.edges.oracle import check_pooled
@@ -49,8 +49,8 @@ def overheard(tmp_path_factory: pytest.TempPathFactory) -> Overheard:
     elements: set[int] = set()
     never_sent: set[bytes] = set()
 
-    def draw(randomness: Callable[[int], bytes]) -> Seeds:
-        seeds = draw_seeds(randomness)
+    def draw(randomness: Callable[[int], bytes], ahead: int = 0) -> Seeds:
+        seeds = draw_seeds(randomness, ahead)
         elements.update(seeds.element(kind) for kind in ("mask", "gate", "data"))
         never_sent.update(
             (seeds.channel.reveal(), seeds.mask.reveal())
@@ -58,7 +58,7 @@ def overheard(tmp_path_factory: pytest.TempPathFactory) -> Overheard:
         return seeds
 
     def deal(
-        seeds: Seeds, threshold: int, holders: Sequence[int], randomness: Callable[[int], bytes]
+        seeds: SharedSeeds, threshold: int, holders: Sequence[int], randomness: Callable[[int], bytes]
     ) -> Mapping[int, HeldShares]:
         dealt = deal_shares(seeds, threshold, holders, randomness)
         elements.update(share for held in dealt.values() for share in (held.mask, held.gate, held.data))

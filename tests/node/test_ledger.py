@@ -127,14 +127,14 @@ def test_a_deed_of_a_round_never_seen_is_refused(path: Path) -> None:
 
 def test_signed_survivors_bind_every_later_attempt_of_that_study_only(path: Path) -> None:
     ledger = begun(path)
-    assert ledger.signed_survivors(STUDY) is None
+    assert ledger.signed_survivors(STUDY, 1) is None
     ledger.write(STUDY, SurvivorsSigned(CONTEXT, (0, 2, 10), b"1" * 32))
     ledger.write(STUDY, seen(NEXT, attempt=2))
     ledger.write(STUDY, SurvivorsSigned(NEXT, (0, 2, 10), b"2" * 32))
     ledger.close()
     again = Ledger(path)
-    assert again.signed_survivors(STUDY) == (0, 2, 10)
-    assert again.signed_survivors(OTHER) is None
+    assert again.signed_survivors(STUDY, 1) == (0, 2, 10)
+    assert again.signed_survivors(OTHER, 1) is None
     again.close()
 
 

@@ -1,6 +1,6 @@
 """Hostile sites: bad shares, keys, uploads and numbers are attributed and cost their sender, or publish nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.crypto.field import PRIME
+from cohortsum.protocol import site
 from cohortsum.protocol.coordinator_states import Aborted, Opened
 from cohortsum.protocol.effects import RoundOver, Send
 from cohortsum.protocol.masking import words_digest
@@ -21,7 +22,7 @@ from cohortsum.protocol.messages import (
     Packet,
 )
 from cohortsum.protocol.plan import PlannedBlock
-from cohortsum.protocol.seeds import HeldShares
+from cohortsum.protocol.seeds import HeldShares, pack_shares
 from cohortsum.protocol.site_states import Advertised, Over
 from cohortsum.protocol.site_states import Masked as SiteMasked
 from tests.protocol.consortium import Consortium
@@ -54,13 +55,12 @@ def test_wrong_shares_are_attributed_and_survived_up_to_the_threshold(bad: int) 
 
 def test_shares_sealed_wrongly_are_found_before_anything_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dealer signs one share and seals another: every holder stops at R2.7 and names it."""
-    honest = HeldShares.pack
 
-    def pack(self: HeldShares, dealer: int, holder: int, h1: bytes) -> bytes:
-        wrong = HeldShares(self.mask, self.gate, self.data ^ 1) if dealer == 0 else self
-        return honest(wrong, dealer, holder, h1)
+    def pack(held: Sequence[HeldShares], dealer: int, holder: int, h1: bytes) -> bytes:
+        wrong = [HeldShares(one.mask, one.gate, one.data ^ 1) if dealer == 0 else one for one in held]
+        return pack_shares(wrong, dealer, holder, h1)
 
-    monkeypatch.setattr(HeldShares, "pack", pack)
+    monkeypatch.setattr(site, "pack_shares", pack)
     consortium = Consortium(N)
     consortium.run()
     first = first_errors(consortium)
@@ -77,13 +77,11 @@ def test_shares_sealed_wrongly_are_found_before_anything_leaves(monkeypatch: pyt
 def test_a_sealed_share_outside_the_field_is_found_and_names_its_dealer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = HeldShares.pack
-
-    def pack(self: HeldShares, dealer: int, holder: int, h1: bytes) -> bytes:
-        packed = honest(self, dealer, holder, h1)
+    def pack(held: Sequence[HeldShares], dealer: int, holder: int, h1: bytes) -> bytes:
+        packed = pack_shares(held, dealer, holder, h1)
         return packed[:-32] + b"\xff" * 32 if dealer == 0 else packed
 
-    monkeypatch.setattr(HeldShares, "pack", pack)
+    monkeypatch.setattr(site, "pack_shares", pack)
     consortium = Consortium(N)
     consortium.run()
     first = first_errors(consortium)

@@ -14,7 +14,6 @@ from cohortsum.crypto.shamir import combine
 from cohortsum.protocol.seeds import (
     PARTS,
     SHARE_KINDS,
-    SHARES_PLAINTEXT_BYTES,
     HeldShares,
     Seeds,
     advertise,
@@ -23,10 +22,12 @@ from cohortsum.protocol.seeds import (
     ciphertext_digest,
     deal,
     mask_key,
+    pack_shares,
     pair_mask_keys,
     sealing_data,
     sealing_key,
     self_mask_key,
+    unpack_shares,
 )
 from tests.protocol.consortium import stream
 
@@ -130,20 +131,24 @@ def test_dealing_twice_deals_other_shares_of_the_same_seeds() -> None:
 HELD = HeldShares(PRIME - 1, 0, 12345)
 
 
-def test_packed_shares_have_one_length_and_come_back() -> None:
+@pytest.mark.parametrize("slots", [0, 1, 3])
+def test_packed_shares_have_one_length_and_come_back(slots: int) -> None:
     for held in (HELD, HeldShares(0, 0, 0), HeldShares(1, PRIME - 1, PRIME - 1)):
-        packed = held.pack(2, 5, H1)
-        assert len(packed) == SHARES_PLAINTEXT_BYTES
-        assert HeldShares.unpack(packed, 2, 5, H1) == held
+        everything = (held, *(HeldShares(slot, slot + 1, PRIME - 1) for slot in range(slots)))
+        packed = pack_shares(everything, 2, 5, H1)
+        assert len(packed) == 8 + 8 + 32 + 3 * 32 * (1 + slots)
+        assert unpack_shares(packed, 1 + slots, 2, 5, H1) == everything
 
 
 def test_shares_for_somebody_else_or_of_another_length_are_not_unpacked() -> None:
-    packed = HELD.pack(2, 5, H1)
+    packed = pack_shares((HELD,), 2, 5, H1)
     for dealer, holder, h1 in ((3, 5, H1), (2, 6, H1), (5, 2, H1), (2, 5, H2)):
-        assert HeldShares.unpack(packed, dealer, holder, h1) is None
+        assert unpack_shares(packed, 1, dealer, holder, h1) is None
     for size in (0, 47, len(packed) - 1):
-        assert HeldShares.unpack(packed[:size], 2, 5, H1) is None
-    assert HeldShares.unpack(packed + b"\0", 2, 5, H1) is None
+        assert unpack_shares(packed[:size], 1, 2, 5, H1) is None
+    assert unpack_shares(packed + b"\0", 1, 2, 5, H1) is None
+    assert unpack_shares(packed, 2, 2, 5, H1) is None
+    assert unpack_shares(pack_shares((HELD, HELD), 2, 5, H1), 1, 2, 5, H1) is None
 
 
 def test_held_shares_do_not_show_and_are_committed_to_one_by_one() -> None:

@@ -5,12 +5,13 @@ import csv
 import pytest
 
 from cohortsum.report.anatomy import DESIKAN_KILLIANY, read_name
-from cohortsum.report.effects import effect_terms, read_effects
+from cohortsum.report.effects import effect_terms, read_effects, read_meta, read_terms
 from cohortsum.report.enigma import COLUMNS, to_enigma_csv
 from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.results import NO_DATA, Absent, Status, Table
 from cohortsum.study.statistics.regression_tables import COEFFICIENT_COLUMNS
 from tests.report.example import TERM, THICKNESS, absent_row, age_row, effect_row, regression, thickness_table
+from tests.report.kinds import COX, LOGISTIC, META
 
 PLAIN = Table(
     "labs",
@@ -80,6 +81,15 @@ def test_a_term_that_is_not_there_is_refused() -> None:
         ("lh_bankssts_thickness", "left", "banks of superior temporal sulcus", "L_bankssts"),
         ("rh_isthmuscingulate_area", "right", "isthmus cingulate", "R_isthmuscingulate"),
         ("rh_G&S_frontomargin_thickness", "right", "G&S_frontomargin", "R_G&S_frontomargin"),
+        ("L_insula_thickavg", "left", "insula", "L_insula"),
+        ("R_cuneus_surfavg", "right", "cuneus", "R_cuneus"),
+        ("Left-Hippocampus", "left", "hippocampus", "Lhippo"),
+        ("Right-Thalamus-Proper", "right", "thalamus", "Rthal"),
+        ("Right-VentralDC", "right", "ventral diencephalon", "Right-VentralDC"),
+        ("Raccumb", "right", "accumbens", "Raccumb"),
+        ("Left-vessel", None, "Left-vessel", "Left-vessel"),
+        ("L_spleen_thickavg", None, "L_spleen_thickavg", "L_spleen_thickavg"),
+        ("LThickness", None, "LThickness", "LThickness"),
         ("LAB_TSC", None, "LAB_TSC", "LAB_TSC"),
         ("lh_bankssts", None, "lh_bankssts", "lh_bankssts"),
         ("lh__thickness", None, "lh__thickness", "lh__thickness"),
@@ -99,14 +109,12 @@ def test_the_atlas_has_34_regions_with_their_own_labels() -> None:
 
 def test_the_enigma_table_has_the_toolbox_columns_and_names() -> None:
     header, *rows = csv.reader(to_enigma_csv(thickness_table(), TERM, "asd-open_autism").splitlines())
-    assert header == ["CorticalThickness", *COLUMNS]
-    assert (
-        " ".join(header[1:]) == "Structure d_icv se_icv low_ci_icv up_ci_icv n_controls n_patients pobs fdr_p"
-    )
+    assert header == ["CorticalThickness", *COLUMNS, "status"]
+    assert " ".join(COLUMNS) == "Structure d_icv se_icv low_ci_icv up_ci_icv n_controls n_patients pobs fdr_p"
     assert len(rows) == len(THICKNESS)
     assert {row[0] for row in rows} == {"asd-open_autism"}
     estimates = ["-0.2", "0.05", "-0.29800000000000004", "-0.10200000000000001"]
-    assert rows[0][1:] == ["L_bankssts", *estimates, "750", "650", "0.00025", "0.001"]
+    assert rows[0][1:] == ["L_bankssts", *estimates, "750", "650", "0.00025", "0.001", "ok"]
     assert rows[34][1] == "R_bankssts"
 
 
@@ -117,7 +125,14 @@ def test_an_absent_effect_is_empty_in_the_enigma_table() -> None:
     )
     header, row, _ = to_enigma_csv(table, TERM, "x").splitlines()
     assert header.startswith("Measure,Structure,")
-    assert row == "x,L_fusiform,,,,,750,650,,"
+    assert row == "x,L_fusiform,,,,,750,650,,,all missing"
+
+
+def test_structures_under_the_cortex_are_named_as_in_the_toolbox() -> None:
+    table = regression(effect_row("Left-Thalamus", 0.1, 0.01), effect_row("Right-Accumbens-area", 0.1, 1.0))
+    header, *rows = csv.reader(to_enigma_csv(table, TERM, "x").splitlines())
+    assert header[0] == "SubcorticalVolume"
+    assert [row[1] for row in rows] == ["Lthal", "Raccumb"]
 
 
 def test_an_enigma_table_needs_cohens_d() -> None:
@@ -135,3 +150,51 @@ def test_the_strongest_effects_keep_table_order_and_those_without_a_p_value_go_f
     effects = read_effects(regression(*rows), TERM)
     kept = {most: [row.outcome for row in effects.strongest(most).rows] for most in range(1, 6)}
     assert kept == {1: ["c"], 2: ["c", "d"], 3: ["a", "c", "d"], 4: list("abcd"), 5: list("abcd")}
+
+
+def test_a_cox_model_shows_hazard_ratios_of_its_terms() -> None:
+    effects = read_terms(COX, "death")
+    assert (effects.measure, effects.null, effects.of_terms) == ("hazard ratio", 1.0, True)
+    assert [row.outcome for row in effects.rows] == ["age", "sex[female]", "ecog", "karno"]
+    low, estimate, high = effects.rows[1].interval or (0.0, 0.0, 0.0)
+    assert (low, estimate, high) == pytest.approx((0.41425, 0.57545, 0.79938), rel=1e-4)
+    assert isinstance(effects.rows[1].se, Absent)  # a ratio has none; that of its logarithm is in the table
+    assert (effects.rows[3].interval, effects.rows[3].reason) == (None, "aliased")
+
+
+def test_a_ratio_that_the_table_states_is_taken_and_not_computed() -> None:
+    effects = read_effects(LOGISTIC, "age")
+    assert effects.measure == "odds ratio"
+    assert effects.rows[0].estimate == LOGISTIC.rows[1][11]
+
+
+def test_without_a_ratio_a_generalised_linear_model_shows_its_coefficient() -> None:
+    plain = Table("x", "glm", LOGISTIC.columns[:11], tuple(row[:11] for row in LOGISTIC.rows))
+    assert (read_effects(plain, "age").measure, read_effects(plain, "age").null) == ("b", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "b", "reason"), [(0.0, 1.0, "interval reaches 0"), (-1.0, 1.0, "interval reaches 0")]
+)
+def test_a_ratio_whose_interval_reaches_zero_has_no_place_on_a_log_axis(
+    low: float, b: float, reason: str
+) -> None:
+    row = (*LOGISTIC.rows[1][:11], b, low, 2.0)
+    (effect,) = read_effects(Table("x", "glm", LOGISTIC.columns, (row,)), "age").rows
+    assert (effect.interval, effect.reason) == (None, reason)
+
+
+def test_a_hazard_ratio_beyond_any_number_is_not_shown() -> None:
+    row = ("death", "age", 900.0, 1.0, 900.0, 0.0, 898.0, 902.0, 226, 221, "ok")
+    (effect,) = read_terms(Table("x", "cox", COX.columns, (row,)), "death").rows
+    assert (effect.interval, effect.reason) == (None, "too large to show")
+
+
+def test_a_meta_analysis_has_one_estimate_per_outcome_and_model() -> None:
+    effects = read_meta(META, "random")
+    assert (effects.term, effects.measure, len(effects.rows)) == ("random", "estimate", 16)
+    assert effects.rows[0].estimate == META.rows[16][2]
+    with pytest.raises(ValueError, match="no row of model 'bayes'"):
+        read_meta(META, "bayes")
+    with pytest.raises(ValueError, match="no row of outcome 'life'"):
+        read_terms(COX, "life")

@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from cohortsum.report.anatomy import read_name
-from cohortsum.report.effects import Effects, read_effects
+from cohortsum.report.effects import Effects, read_effects, read_terms
 from cohortsum.report.forest import Caption, Forest, compose, draw_forest, fixed_settings
 from cohortsum.study.results import Status, Table
 from tests.report.example import TERM, THICKNESS, absent_row, effect_row, regression, thickness_table
+from tests.report.kinds import COX, LOGISTIC
 
 CAPTION = Caption(
     title="Cortical thickness in autism",
@@ -175,3 +176,25 @@ def test_a_coefficient_is_shown_with_its_unit_and_two_digits_of_its_interval() -
     assert "0.015 [0.000, 0.030]" in shown
     assert "p" in shown  # not corrected, and not said to be
     assert not any("FDR" in text for text in shown)
+
+
+@pytest.mark.parametrize("table", [COX, LOGISTIC], ids=["cox", "logistic"])
+def test_ratios_stand_on_a_logarithmic_axis_about_one(table: Table) -> None:
+    (outcome,) = {str(row[0]) for row in table.rows}
+    effects = read_terms(table, outcome)
+    drawn = figure(effects)
+    _, plot = page_and_plot(drawn)
+    assert plot.get_xscale() == "log"
+    low, high = plot.get_xlim()
+    assert 0 < low < 1 < high
+    vertical = [line for line in plot.lines if list(np.asarray(line.get_xdata())) == [1.0, 1.0]]
+    assert len(vertical) == 1
+    shown = words(draw_forest(effects, CAPTION).svg)
+    assert f"{effects.measure} [95 % CI]" in shown
+    assert any(text.endswith("terms") for text in shown)
+
+
+def test_a_small_ratio_keeps_two_digits() -> None:
+    row = ("death", "age", -5.0, 0.1, -50.0, 1e-9, -5.2, -4.8, 226, 221, "ok")
+    shown = words(draw_forest(read_terms(Table("x", "cox", COX.columns, (row,)), "death"), CAPTION).svg)
+    assert "0.0067 [0.0055, 0.0082]" in shown

@@ -118,8 +118,35 @@ def test_an_unknown_kind_is_refused() -> None:
         ),
         ("test", ["estimate", "statistic", "df", "df2", "p", "n"]),
         ("contrast", ["estimate", "se", "statistic", "p", "low", "high", "df"]),
+        ("quantiles", ["probability", "value", "error_bound"]),
+        ("glm", ["b", "se", "statistic", "p", "low", "high", "n", "df"]),
+        ("cox", ["b", "se", "statistic", "p", "low", "high", "n", "df"]),
+        ("mixed", ["b", "se", "statistic", "p", "low", "high", "n", "df"]),
+        ("meta", ["estimate", "se", "low", "high", "p", "k", "q", "i2", "tau2"]),
+        ("kaplan_meier", ["time", "at_risk", "events", "survival", "low", "high"]),
+        ("pca", ["component", "variance_share", "loading"]),
+        ("correlation", ["r", "low", "high", "p", "n"]),
+        ("logrank", ["chi2", "df", "p", "n", "events"]),
+        ("proportion", ["count", "n", "proportion", "low", "high"]),
+        ("normative", ["mean", "sd", "n"]),
+        ("combat", ["gamma_star", "delta_star", "n", "grand_mean", "pooled_sd", "b"]),
     ],
 )
 def test_the_numeric_columns_of_the_convention_are_numbers(kind: str, columns: Sequence[str]) -> None:
     assert set(columns) <= NUMBER_COLUMNS[kind]
     assert not {"outcome", "term", "variable", "contrast", "comparison", "status"} & NUMBER_COLUMNS[kind]
+    assert not {"model", "level", "variable_1", "variable_2", "given", "test"} & NUMBER_COLUMNS[kind]
+
+
+def test_a_normative_table_reads_back_with_its_grid_and_its_centiles() -> None:
+    columns = ("outcome", "age", "sex", "mean", "sd", "p05", "p97.5", "n", "status")
+    table = Table(
+        "norms",
+        "normative",
+        columns,
+        (
+            ("wmh", 20, "female", 1.5, 0.5, 0.7, 2.5, 40, "ok"),
+            ("wmh", 20.5, "7", 1.5, 0.5, 0.7, 2.5, 40, "ok"),
+        ),
+    )
+    assert from_csv(to_csv(table), "norms", "normative") == table

@@ -54,8 +54,8 @@ def contribution(statistic: Statistic, site: Batch, batch_size: int) -> Sums:
         slice_of(site, np.arange(start, min(start + batch_size, site.people), dtype=np.intp))
         for start in starts
     ]
-    here = statistic.at_site(lambda: batches)
-    sent = here.contribute(here.merge([here.accumulate(batch) for batch in batches]))
+    statistic = statistic.at_site(lambda: iter(batches))
+    sent = statistic.contribute(statistic.merge([statistic.accumulate(batch) for batch in batches]))
     layout = statistic.layout()
     assert set(sent) == {block.name for block in layout}
     assert len(sent) == len(layout)
@@ -84,18 +84,17 @@ def federate(
 
 
 def federate_rounds(
-    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 17
+    statistic: Statistic, sites: Sequence[Batch], batch_size: int = 1000
 ) -> tuple[tuple[Table, ...], int]:
-    """Return the tables of the last round, and how many rounds there were."""
-    most, rounds = statistic.most_rounds, 1
-    while True:
-        assert all(np.isfinite(value) for value in statistic.parameters)
+    """Return the tables over ``sites`` and the number of rounds they took."""
+    for rounds in range(1, statistic.most_rounds + 1):
         sums = federate(statistic, sites, batch_size)
         following = statistic.further(sums)
         if following is None:
             return statistic.finish(sums), rounds
-        statistic, rounds = following, rounds + 1
-        assert rounds <= most
+        assert np.all(np.isfinite(following.parameters))
+        statistic = following
+    raise AssertionError("more rounds than the statistic said")
 
 
 def row(table: Table, **keys: str) -> dict[str, Cell]:

@@ -184,6 +184,14 @@ def test_bytes_that_are_no_study_are_refused(text: bytes) -> None:
         parse_canonical(text)
 
 
+def test_two_moments_go_without_saying() -> None:
+    asked = small("variables: [age]}", "variables: [age], moments: 2}")
+    assert frozen(asked).digest == frozen(SMALL).digest
+    four = frozen(asked.replace("moments: 2", "moments: 4"))
+    assert four.digest != frozen(SMALL).digest
+    assert parse_canonical(four.canonical) == four
+
+
 def test_the_fingerprint_is_the_start_of_the_digest_in_crockford_base_32() -> None:
     study = frozen(SMALL)
     assert re.fullmatch(r"([0-9A-HJKMNP-TV-Z]{3}-){4}[0-9A-HJKMNP-TV-Z]{3}", study.fingerprint)

@@ -30,7 +30,13 @@ from tests.study.definitions import (
         ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
         ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
         ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
-        ("kind: summary", "kind: sumary", 16, "analyses.a", "summary, histogram, crosstab, regression"),
+        (
+            "kind: summary",
+            "kind: sumary",
+            16,
+            "analyses.a",
+            "covariance, pca, regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox",
+        ),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
         ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),
@@ -84,6 +90,7 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: summary, variables: [iq], by: [age]}", "by[0]", "made by factors"),
         ("{kind: summary, variables: [iq], by: [dx, dx]}", "by[1]", "twice"),
         ("{kind: summary, variables: [iq], where: dx == patient}", "where", "control, autism, other"),
+        ("{kind: summary, variables: [iq], moments: 3}", "moments", "2 or 4"),
         ("{kind: histogram, variables: [iq]}", "", "either edges"),
         ("{kind: histogram, variables: [iq], edges: [1, 3, 2]}", "", "increase"),
         ("{kind: histogram, variables: [iq], bins: {from: 2, to: 1, count: 3}}", "", "increase"),
@@ -92,6 +99,80 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ("{kind: crosstab, factors: [dx, dx, dx, dx]}", "factors", "at most 3"),
         ("{kind: crosstab, factors: [dx, age]}", "factors[1]", "made by factors"),
         ("{kind: crosstab, factors: [dx, dx]}", "factors[1]", "twice"),
+        ("{kind: proportion, variables: [iq]}", "", "belong together"),
+        ("{kind: proportion, by: [dx]}", "", "or factors"),
+        ("{kind: proportion, variables: [iq], thresholds: [100, 100]}", "", "twice"),
+        ("{kind: proportion, variables: [iq], thresholds: [100, 160]}", "thresholds[1]", "less than 160.0"),
+        ("{kind: proportion, variables: [iq], thresholds: [39.5]}", "thresholds[0]", "at least 40.0"),
+        ("{kind: proportion, factors: [iq]}", "factors[0]", "made by factors"),
+        ("{kind: proportion, factors: [dx], by: [dx]}", "factors[0]", "from one of the two"),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5]}", "", "either edges"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0, 0.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "minimum",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [1.5], edges: [40, 160]}",
+            "probabilities[0]",
+            "below 1",
+        ),
+        ("{kind: quantiles, variables: [iq], probabilities: [0.5, 0.5], edges: [40, 160]}", "", "twice"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], min_bin: 5}",
+            "",
+            "refine",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 0.1}",
+            "refine",
+            "1200 pieces; at most 1000",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], refine: 120}",
+            "refine",
+            "no bin",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [60, 60.0000001, 160], refine: 1e-8}",
+            "refine",
+            "lost in the digits",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [5, 20]}}",
+            "bands.age",
+            "inside the range",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {age: [30, 20]}}",
+            "bands.age",
+            "increase",
+        ),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], bands: {dx: [30]}}",
+            "bands.dx",
+            "is a factor",
+        ),
+        ("{kind: test, outcomes: [iq], factor: age, tests: [welch]}", "factor", "made by factors"),
+        (
+            "{kind: test, outcomes: [iq], factor: dx, tests: [wilcoxon]}",
+            "tests[0]",
+            "'student', 'welch' or 'anova'",
+        ),
+        ("{kind: test, outcomes: [iq], factor: dx, tests: [welch, welch]}", "", "twice"),
+        ("{kind: test, outcomes: [iq], factor: dx, tests: []}", "tests", "at least 1"),
+        (
+            "{kind: correlation, variables: [iq]}",
+            "variables",
+            "expected 2 to 1000 different numbers, there are 1",
+        ),
+        ("{kind: correlation, variables: [iq, age], given: [iq]}", "given[0]", "one of the two"),
+        ("{kind: correlation, variables: [iq, age], given: [dx, dx]}", "given[1]", "twice"),
+        ("{kind: correlation, variables: [iq, age], given: [dxx]}", "given[0]", "did you mean 'dx'?"),
+        ("{kind: covariance, variables: [iq, dx]}", "variables[1]", "is a factor"),
+        ("{kind: covariance, variables: [iq, age], shrinkage: 1}", "shrinkage", "less than 1"),
+        ("{kind: pca, variables: [iq, age]}", "components", "is missing"),
+        ("{kind: pca, variables: [iq, age], components: 3}", "components", "no more than 2"),
         ("{kind: regression, outcomes: [iq], terms: [agee]}", "terms[0]", "did you mean 'age'?"),
         ("{kind: regression, outcomes: [iq], terms: [age, iq]}", "outcomes", "in a term"),
         ("{kind: regression, outcomes: [iq], terms: [age, age]}", "terms[1]", "twice"),
@@ -189,11 +270,92 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
             "multivariate.m.terms[0]",
             "terms of the regression: dx",
         ),
+        ("{kind: kaplan_meier, time: age, status: sex}", "", "either grid"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [0, 1]}", "", "above 0"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [2, 1]}", "", "increase"),
+        ("{kind: kaplan_meier, time: age, status: sex, grid: {step: 1, to: 9999}}", "", "longer step"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, grid: {step: 0, to: 9}}",
+            "grid.step",
+            "greater than 0",
+        ),
+        ("{kind: kaplan_meier, time: age2, status: sex, times: [1]}", "time", "begins at 0"),
+        ("{kind: kaplan_meier, time: dx, status: sex, times: [1]}", "time", "is a factor"),
+        ("{kind: kaplan_meier, time: age, status: iq, times: [1]}", "status", "is a number"),
+        ("{kind: kaplan_meier, time: age, status: dx, times: [1]}", "status", "control, autism, other"),
+        ("{kind: kaplan_meier, time: age, status: sex, times: [1], by: [sex]}", "by", "other factors"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, times: [1], censored: no}",
+            "censored",
+            "'half' or 'end'",
+        ),
+        ("{kind: logrank, time: age, status: sex, times: [1]}", "by", "is missing"),
+        ("{kind: logrank, time: age, status: sex, times: [1], by: []}", "by", "at least 1"),
+        ("{kind: cox, time: age, status: sex, terms: [age]}", "terms", "in a term"),
+        ("{kind: cox, time: age, status: sex, terms: [sex]}", "terms", "in a term"),
+        ("{kind: cox, time: age, start: age, status: sex, terms: [iq]}", "start", "name another"),
+        ("{kind: cox, time: age, start: dx, status: sex, terms: [iq]}", "start", "is a factor"),
+        ("{kind: cox, time: age2, status: sex, terms: [iq]}", "time", "begins at 0"),
+        ("{kind: cox, time: age, status: dx, terms: [iq]}", "status", "control, autism, other"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], ties: none}", "ties", "'exact'"),
+        ("{kind: cox, time: age, status: sex, terms: [iq], min_events: 0}", "min_events", "equal to 1"),
+        ("{kind: combat, outcomes: [iq]}", "outcomes", "empirical_bayes: false"),
+        ("{kind: combat, outcomes: [iq, age2], keep: [iq]}", "outcomes", "in a term"),
+        ("{kind: combat, outcomes: [iq, age], keep: [sx]}", "keep[0]", "did you mean 'sex'?"),
+        ("{kind: combat, outcomes: [iq, age], fit_on: dx == healthy}", "fit_on", "control, autism, other"),
+        ("{kind: combat, outcomes: [iq, age], min_per_site: 1}", "min_per_site", "equal to 2"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: dx}", "effect", "one of the terms: age"),
+        ("{kind: meta, outcomes: [iq], terms: [age], effect: age}", "effect", "write measure: b"),
+        ("{kind: meta, outcomes: [iq], terms: [dx, iq], effect: dx}", "outcomes", "in a term"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [dl, dl]}", "models", "twice"),
+        ("{kind: meta, outcomes: [iq], terms: [dx], effect: dx, models: [random]}", "models[0]", "'dl'"),
+        (
+            "{kind: meta, outcomes: [iq], terms: [dx], effect: dx, min_per_arm: 1}",
+            "min_per_arm",
+            "equal to 2",
+        ),
+        ("{kind: glm, outcomes: [sex], terms: [age]}", "family", "is missing"),
+        ("{kind: glm, family: binomial, outcomes: [age], terms: [iq]}", "outcomes[0]", "made by factors"),
+        (
+            "{kind: glm, family: binomial, outcomes: [dx], terms: [age]}",
+            "outcomes[0]",
+            "control, autism, other",
+        ),
+        (
+            "{kind: glm, family: binomial, outcomes: [dx], event: ill, terms: [age]}",
+            "outcomes[0]",
+            "no level 'ill'",
+        ),
+        ("{kind: glm, family: binomial, outcomes: [sex], terms: [sex]}", "outcomes", "in a term"),
+        ("{kind: glm, family: binomial, outcomes: [sex], terms: [age], offset: iq}", "", "family: poisson"),
+        (
+            "{kind: glm, family: binomial, outcomes: [sex], terms: [age], site_effect: within}",
+            "site_effect",
+            "'none'",
+        ),
+        ("{kind: glm, family: poisson, outcomes: [sex], terms: [age]}", "outcomes[0]", "is a factor"),
+        ("{kind: glm, family: poisson, outcomes: [age2], terms: [age]}", "outcomes", "at or above 0"),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], event: other}", "", "family: binomial"),
+        (
+            "{kind: glm, family: poisson, outcomes: [iq], terms: [dx], offset: age, exposure: age}",
+            "",
+            "not both",
+        ),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], exposure: age2}", "exposure", "above 0"),
+        ("{kind: glm, family: poisson, outcomes: [iq], terms: [dx], offset: iq}", "offset", "is an outcome"),
+        (
+            "{kind: glm, family: poisson, outcomes: [iq], terms: [dx], max_iterations: 0}",
+            "max_iterations",
+            "equal to 1",
+        ),
     ],
 )
 def test_a_problem_in_an_analysis_names_field_and_cure(entry: str, field: str, cure: str) -> None:
+    text = with_analysis(entry)
+    if "age2" in entry:  # a number that may be below 0
+        text = text.replace("age ^ 2", "age - 40")
     with pytest.raises(StudyFileError) as caught:
-        frozen(with_analysis(entry))
+        frozen(text)
     assert f"study.yaml:16: analyses.a.{field}".rstrip(".") in caught.value.message
     assert cure in caught.value.message
 
@@ -216,6 +378,12 @@ def test_a_problem_with_the_catalogue_names_the_cure(entry: str, cure: str) -> N
         frozen(small("  sex:", f"  {entry}\n  sex:"))
 
 
+def test_a_time_that_may_be_0_has_no_logarithm() -> None:
+    text = with_analysis("{kind: cox, time: age, status: sex, terms: [iq], proportionality: log_time}")
+    with pytest.raises(StudyFileError, match=r"analyses\.a\.proportionality: the range of 'age' begins at 0"):
+        frozen(text.replace("[5, 65]", "[0, 65]"))
+
+
 def test_all_problems_come_at_once() -> None:
     text = small("title: A", "titel: A").replace("[5, 65]", "[65, 5]").replace("noise: none", "noise: loud")
     with pytest.raises(StudyFileError) as caught:
@@ -233,6 +401,34 @@ def test_a_file_whose_only_problems_are_expressions_raises_an_expression_error_w
     ]
 
 
+@pytest.mark.parametrize(
+    ("analyses", "cure"),
+    [
+        ("a: {kind: summary, variables: [iq], needs: h}", "no analysis 'h'; name an analysis of kind combat"),
+        (
+            "a: {kind: summary, variables: [iq], needs: a}",
+            "'a' is a summary; name an analysis of kind combat",
+        ),
+        (
+            "b: {kind: summary, variables: [iq], needs: har}\n  harm: {kind: combat, outcomes: [iq, age]}",
+            "no analysis 'har'; did you mean 'harm'?",
+        ),
+        (
+            "b: {kind: regression, outcomes: [iq, age2], terms: [dx], needs: h}\n"
+            "  h: {kind: combat, outcomes: [iq, age]}",
+            "'h' does not harmonise age2; add them to its outcomes",
+        ),
+        ("h: {kind: combat, outcomes: [iq, age], needs: h}", "unknown key"),
+    ],
+)
+def test_what_an_analysis_needs_is_a_combat_of_its_outcomes(analyses: str, cure: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(small("a: {kind: summary, variables: [age]}", analyses))
+    assert "study.yaml:16: analyses." in caught.value.message
+    assert ".needs: " in caught.value.message
+    assert cure in caught.value.message
+
+
 @pytest.mark.parametrize("kind", LATER)
 def test_analyses_of_later_versions_are_refused_by_name(kind: str) -> None:
     with pytest.raises(
@@ -244,15 +440,25 @@ def test_analyses_of_later_versions_are_refused_by_name(kind: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("variables: [age]", "variables: [age], offset: w"),
         ("noise: none", "noise: none, accept_noise: true"),
+        ("noise: none", "noise: none, arm_cap: 5"),
     ],
 )
 def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
     with pytest.raises(
-        NotInThisVersionError, match=r"^study\.yaml:1[68]: .*(offset|accept_noise): not in this"
+        NotInThisVersionError, match=r"^study\.yaml:18: .*(arm_cap|accept_noise): not in this"
     ):
         frozen(small(old, new))
+
+
+@pytest.mark.parametrize("key", ["minimum", "maximum", "min", "max", "extremes"])
+def test_extremes_are_refused_with_the_reason(key: str) -> None:
+    with pytest.raises(NotInThisVersionError) as caught:
+        frozen(small("variables: [age]", f"variables: [age], {key}: true"))
+    assert caught.value.message.startswith(
+        f"study.yaml:16: analyses.a.{key}: not in this version; an extreme is"
+    )
+    assert "no protocol opens it safely yet" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -260,6 +466,19 @@ def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
     [
         ("{kind: summary, variables: [iq], by: [n]}", "by[0]: the result table has a column 'n'; rename"),
         ("{kind: summary, variables: [iq], by: [variable]}", "a column 'variable'; rename"),
+        (
+            "{kind: quantiles, variables: [iq], probabilities: [0.5], edges: [40, 160], by: [n]}",
+            "a column 'n'; rename",
+        ),
+        ("{kind: proportion, factors: [dx], by: [n]}", "a column 'n'; rename"),
+        (
+            "{kind: kaplan_meier, time: age, status: sex, times: [1], by: [n]}",
+            "by[0]: the result table has a column 'n'",
+        ),
+        (
+            "{kind: logrank, time: age, status: sex, times: [1], by: [n]}",
+            "by[0]: the result table has a column 'n'",
+        ),
         ("{kind: crosstab, factors: [dx, n]}", "factors[1]: the result table has a column 'n'; rename"),
         ("{kind: crosstab, factors: [dx, wide, wider]}", "factors: the table has 12000 cells"),
     ],

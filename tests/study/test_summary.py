@@ -1,6 +1,8 @@
 """Summary: exact sums, right moments, honest statuses."""
 
 import json
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from cohortsum.study.results import Absent
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor, Number
 from tests.study.pooled import BITS, DATA, federate, floats, needs_data, number, read_columns, row, split
+
+STATS: Any = import_module("scipy.stats")
 
 LENGTH = Number("length", "mm", -3.0, 7.0)
 DX = Factor("dx", ("control", "autism"))
@@ -142,6 +146,82 @@ def test_where_leaves_other_people_out_of_every_count() -> None:
     batch = people([1.0, 2.0, float("nan"), float("nan")], dx=[0, 1, 0, 1])
     statistic = Summary("s", (LENGTH,), (), BITS, where=lambda one: one.levels["dx"] == 1)
     assert list(federate(statistic, [batch])["s/length/people"]) == [1, 1]
+
+
+def test_skewness_and_kurtosis_have_a_block_of_their_own() -> None:
+    plain = Summary("s", (LENGTH,), (DX, SEX), BITS)
+    four = Summary("s", (LENGTH,), (DX, SEX), BITS, moments=4)
+    kept = [block for block in four.layout() if not block.name.endswith("/moments")]
+    assert tuple(kept) == plain.layout()
+    assert len(four.layout()) - len(kept) == 4
+    batch = people([1.0, 2.0, 3.0, -1.0], dx=[0, 0, 1, 1], sex=[0, 0, 0, 1])
+    opened = federate(four, [batch])
+    assert all(np.array_equal(opened[name], total) for name, total in federate(plain, [batch]).items())
+    (table,) = plain.finish(opened)
+    assert "skewness" not in table.columns
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.floats(-3.0, 7.0), min_size=4, max_size=60))
+def test_skewness_and_kurtosis_equal_scipy_or_are_absent(lengths: list[float]) -> None:
+    statistic = Summary("s", (LENGTH,), (), BITS, moments=4)
+    (table,) = statistic.finish(federate(statistic, [people(lengths[::2]), people(lengths[1::2])]))
+    found = row(table, variable="length")
+    reasons = (Absent("no spread"), Absent("range too wide"))
+    spread = float(np.std(lengths)) / 5
+    if spread < 1e-6:
+        assert found["skewness"] in reasons
+        assert found["kurtosis"] in reasons
+        return
+    if found["skewness"] not in reasons:
+        exact = float(STATS.skew(lengths, bias=False))
+        assert number(found["skewness"]) == pytest.approx(exact, rel=1e-6, abs=1e-6)
+    if found["kurtosis"] not in reasons:
+        exact = float(STATS.kurtosis(lengths, bias=False))
+        assert number(found["kurtosis"]) == pytest.approx(exact, rel=1e-6, abs=1e-6)
+    if spread > 0.2:
+        assert (found["skewness"] in reasons, found["kurtosis"] in reasons) == (False, False)
+
+
+def test_few_people_and_no_spread_have_no_shape() -> None:
+    statistic = Summary("s", (LENGTH,), (), BITS, moments=4)
+    for lengths, skewness, kurtosis in (
+        ([1.0, 2.0], "no data", "no data"),
+        ([0.1] * 9, "no spread", "no spread"),
+        ([0.1, 0.1 + 1e-4, 0.1, 0.1], "range too wide", "range too wide"),
+    ):
+        (table,) = statistic.finish(federate(statistic, [people(lengths)]))
+        found = row(table, variable="length")
+        assert (found["skewness"], found["kurtosis"]) == (Absent(skewness), Absent(kurtosis))
+    (table,) = statistic.finish(federate(statistic, [people([1.0, 2.0, 4.0])]))
+    assert number(row(table, variable="length")["skewness"]) == pytest.approx(
+        float(STATS.skew([1, 2, 4], bias=False)), rel=1e-9
+    )
+    assert row(table, variable="length")["kurtosis"] == Absent("no data")
+    (table,) = statistic.finish({})
+    assert row(table, variable="length")["kurtosis"] == Absent("too few sites")
+
+
+@needs_data
+def test_impac_skewness_and_kurtosis_equal_scipy_by_two_factors() -> None:
+    columns = read_columns("impac_asd.csv")
+    names = ("age", "lh_MeanThickness_thickness", "EstimatedTotalIntraCranialVol", "Left-Hippocampus")
+    values = {name: floats(columns[name]) for name in names}
+    variables = tuple(Number(name, "mm", 0.0, 1.5 * float(values[name].max())) for name in names)
+    levels = {
+        "dx": np.array([int(float(text)) for text in columns["asd"]], np.int16),
+        "sex": np.array([text == "M" for text in columns["sex"]], np.int16),
+    }
+    batch = Batch(1150, values, levels)
+    statistic = Summary("s", variables, (DX, SEX), BITS, moments=4)
+    (table,) = statistic.finish(federate(statistic, split(batch, columns["site"]), batch_size=40))
+    for name in names:
+        for dx, sex in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            group = values[name][(levels["dx"] == dx) & (levels["sex"] == sex)]
+            found = row(table, variable=name, dx=DX.levels[dx], sex=SEX.levels[sex])
+            for column, oracle in (("skewness", STATS.skew), ("kurtosis", STATS.kurtosis)):
+                exact = float(oracle(group, bias=False))
+                assert number(found[column]) == pytest.approx(exact, rel=1e-6, abs=1e-8)
 
 
 @needs_data

@@ -76,5 +76,6 @@ def demo(
     )
     console.print("[bold]This demo runs without noise[/bold]: the sums are exact, and the data are invented.")
     console.print(provenance(document), style="dim")
+    console.print(f"page:        {folder / 'report.html'}")
     console.print(f"forest plot: {folder / 'figures' / 'thickness.svg'} (and .png)")
     console.print(f"results:     {folder}")

@@ -94,17 +94,20 @@ def print_plan(plan: StudyPlan, console: Console) -> None:
     )
     console.print(f"cohort       epoch {study.epoch}, expires {study.expires}\n")
 
-    travels = Table(title="What each site sends, once, masked", title_justify="left")
+    travels = Table(title="What each site sends, masked", title_justify="left")
     travels.add_column("analysis")
     travels.add_column("kind")
+    travels.add_column("rounds", justify="right")
     travels.add_column("numbers", justify="right")
     travels.add_column("bytes", justify="right")
     for statistic in plan.statistics:
         numbers = sum(block.size for block in statistic.layout())
-        kind = type(statistic).__name__.lower()
-        travels.add_row(statistic.name, kind, f"{numbers:,}", f"{numbers * WORD_BYTES:,}")
+        rounds = "1" if statistic.most_rounds == 1 else f"up to {statistic.most_rounds}"
+        kind = study.analyses[statistic.name].kind
+        travels.add_row(statistic.name, kind, rounds, f"{numbers:,}", f"{numbers * WORD_BYTES:,}")
     travels.add_section()
-    travels.add_row("all in one round", "", f"{plan.round.length:,}", f"{plan.round.length * WORD_BYTES:,}")
+    length = plan.round.length
+    travels.add_row("first round, all in one", "", "", f"{length:,}", f"{length * WORD_BYTES:,}")
     console.print(travels)
     console.print("Outcomes and levels that too few sites supply leave the plan when the round opens.\n")
 
@@ -135,6 +138,11 @@ def print_plan(plan: StudyPlan, console: Console) -> None:
     sees.add_row("number of people, capped and added", "every site and the coordinator")
     sees.add_row("which outcomes and levels a site has (yes or no)", "every site and the coordinator")
     sees.add_row("the opened sums, small cells included", "the coordinator, before anyone checks them")
+    if plan.seen_by_sites:
+        sees.add_row(
+            f"the sums that further rounds of {', '.join(plan.seen_by_sites)} follow from, and all others opened with them",
+            "every site too, before anyone checks them",
+        )
     sees.add_row("results", "released at once: no checker, no noise, profile open_data")
     console.print(sees)
     console.print(

@@ -186,7 +186,7 @@ def get(
     key: KeyFile,
     identity: Identity,
 ) -> None:
-    """Fetch the released result of a study: result.json, tables and figures."""
+    """Fetch the released result of a study: result.json, a page, tables and figures."""
     if out.exists():
         raise ConfigurationError(f"--out {out}: exists already and is not overwritten; name another")
     person = _person(coordinator, roster, key, identity)
@@ -200,7 +200,7 @@ def get(
 
     assert isinstance(document, ResultDocument)  # noqa: S101 - what `fetch` returns
     write_release(out, document)
-    say(f"results: {out}\nnext: cohortsum results show {out}")
+    say(f"results: {out}\nnext: cohortsum results show {out}; or open {out / 'report.html'}")
 
 
 def print_status(found: "StudyStatus") -> None:

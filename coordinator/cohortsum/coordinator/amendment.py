@@ -7,10 +7,10 @@ from sqlalchemy import select
 
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.store import ResultRow, RoundRow, Store, StudyRow
-from cohortsum.coordinator.sums import Integers, unpack
 from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.sums import Integers, unpack
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ removal of masks leave the event loop.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +55,7 @@ class Attempt:
         pool: threads for masks.
         waits: seconds of a step until its deadline, and until its final one.
         changed: tells of everything that the attempt did.
+        seen: told of an opened sum before any site hears of it; returns whether sites are to see it.
     """
 
     def __init__(
@@ -67,11 +68,12 @@ class Attempt:
         pool: Executor,
         waits: tuple[float, float],
         changed: asyncio.Condition,
+        seen: Callable[[bytes, Opened], bool] = lambda _context, _opened: False,
     ) -> None:
         self.key = key
         self.machine = CoordinatorRound(setup, key)
         self._record, self._boxes, self._pool = record, boxes, pool
-        self._waits, self._changed = waits, changed
+        self._waits, self._changed, self._seen = waits, changed, seen
         self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +90,11 @@ class Attempt:
         machine = self.machine
         self._record.attempt_opened(self.context, self.key, machine.opening)
         self._log.info(
-            "round.open", attempt=self.key.attempt, sites=len(machine.setup.approvals), numbers=machine.length
+            "round.open",
+            iteration=self.key.iteration,
+            attempt=self.key.attempt,
+            sites=len(machine.setup.approvals),
+            numbers=machine.length,
         )
         await self._apply(machine.open())
         async with self._changed:
@@ -99,7 +105,7 @@ class Attempt:
             self._spool = None
         await self._bury()
         for box in self._boxes.values():
-            box.keep_ending()
+            box.keep_ending(self.context)
         if not isinstance(machine.state, Opened | Aborted):
             raise AssertionError("an attempt ends opened or aborted")
         return machine.state
@@ -203,7 +209,13 @@ class Attempt:
         if spool is None:
             raise AssertionError("sums are formed while a round is open")
         words = await asyncio.to_thread(self._open_sum, spool, effect)
-        await self._apply(self.machine.combined(words))
+
+        def disclosed(opened: Opened) -> Mapping[int, bytes]:
+            if not self._seen(self.context, opened):
+                return {}
+            return {site: spool.words(site) for site in opened.survivors}
+
+        await self._apply(self.machine.combined(words, disclosed))
 
     def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
         total = spool.sum(effect.survivors)

@@ -149,8 +149,8 @@ class Enrolment:
             if index not in self._names or not self.presence.is_present(index)
         )
 
-    async def gather(self, bound: tuple[int, ...]) -> None:
-        """Wait until nobody who could still come is `absent`, for at most the gathering time."""
+    async def gather(self, bound: tuple[int, ...], patience_s: float | None = None) -> None:
+        """Wait until nobody who could still come is `absent`, for at most ``patience_s``, or else the gathering time."""
 
         def awaited() -> tuple[int, ...]:
             return tuple(index for index in self.absent(bound) if index in self._names)
@@ -159,7 +159,8 @@ class Enrolment:
             return
         self._record.enter("gathering")
         self._log.info("study.gathering", absent=self._record.listed(awaited()))
-        until = self._clock.now() + timedelta(seconds=self._gather_s)
+        patience = timedelta(seconds=self._gather_s if patience_s is None else patience_s)
+        until = self._clock.now() + patience
         await before(self._clock, until, self.changed, lambda: self._ended or not awaited())
 
 

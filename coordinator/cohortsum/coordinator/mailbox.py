@@ -39,8 +39,15 @@ class Mailbox:
         number = self.after(after)
         return number, self.packets.get(number)
 
-    def keep_ending(self) -> None:
-        """Forget all but how a round ended: what a slow survivor needs to record it, and no opened seed."""
+    def keep_ending(self, context: bytes) -> None:
+        """Forget all but how rounds ended: what a slow survivor needs to record it, and no opened seed but of ``context``.
+
+        A closing with attachments opens a sum to the sites of an iteration, which go on from it; of the iterations before
+        it they have no use any more.
+        """
         self.packets = {
-            held: packet for held, packet in self.packets.items() if packet.envelope.kind in ENDING
+            held: packet
+            for held, packet in self.packets.items()
+            if packet.envelope.kind in ENDING
+            and not (packet.attachments and packet.envelope.context != context)
         }

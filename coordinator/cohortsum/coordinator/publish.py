@@ -1,4 +1,4 @@
-"""From an opened sum to the files a consortium reads: the typed document, one tidy table per analysis, the figures.
+"""From an opened sum to the files a consortium reads: the typed document, its page, tables and figures.
 
 Release does not exist in this version: a study that asks for checkers is refused beforehand, and the results of one that
 asks for none pass straight to ``released``, marked ``no checker``. Files are written into a temporary folder that takes
@@ -6,15 +6,16 @@ the place of the results folder at the end, so that a reader never sees half a r
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
-from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import (
     SCHEMA,
+    LeftOut,
     Participation,
     Release,
     ResultDocument,
@@ -23,44 +24,44 @@ from cohortsum.report.document import (
     StudyIdentity,
     TableBlock,
     Thresholds,
-    provenance,
-    to_json,
 )
-from cohortsum.report.effects import effect_terms, read_effects
-from cohortsum.report.enigma import to_enigma_csv
-from cohortsum.report.tables import to_csv
+from cohortsum.report.release import release_files
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.planning import Integers, StudyPlan
+from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
-
-MOST_IN_A_PLOT = 150
-"""Rows of a forest plot; beyond it nobody reads one, and the table has them all."""
 
 
 def result_document(
     plan: StudyPlan,
     roster: Roster,
-    key: RoundKey,
-    opened: Opened,
-    sums: Mapping[str, Integers],
+    rounds: Sequence[OpenedIteration],
+    tables: Sequence[Table],
     *,
+    names: Mapping[int, str],
     builds_on: int | None = None,
 ) -> ResultDocument:
-    """Return the typed document of an opened round.
+    """Return the typed document of a study whose rounds opened.
 
     Args:
         plan: of the study.
-        roster: in force when the round opened.
-        key: of the round.
-        opened: how it ended.
-        sums: of all blocks of the study, also of those that an earlier version opened.
-        builds_on: number of that earlier version, None where the round opened every block.
+        roster: in force when the rounds opened.
+        rounds: that opened, at least one.
+        tables: of all analyses.
+        names: ids of sites by roster index, those denied since included.
+        builds_on: number of an earlier version that opened blocks which did not travel again; None where there is none.
     """
-    names = {index: str(site) for site, index in roster.sites.items()}
-    took_part = sorted(names[index] for index in opened.advertised)
-    survivors = sorted(names[index] for index in opened.survivors)
+    first = rounds[0]
+    took_part = sorted(names[index] for index in first.advertised)
+    survivors = sorted(names[index] for index in first.survivors)
+    left = tuple(
+        LeftOut(
+            iteration=after.key.iteration,
+            sites=tuple(sorted(names[index] for index in set(before.survivors) - set(after.survivors))),
+        )
+        for before, after in pairwise(rounds)
+        if set(before.survivors) - set(after.survivors)
+    )
     study, protection = plan.study, plan.round.protection
-    tables = plan.finish(sums)
     return ResultDocument(
         schema=SCHEMA,
         software=f"cohortsum {version('cohortsum')}",
@@ -71,8 +72,16 @@ def result_document(
             digest=study.digest.hex(),
             fingerprint=study.fingerprint,
         ),
-        roster=RosterIdentity(version=roster.version, digest=roster.digest.hex()),
-        round=RoundIdentity(id=key.round_id.hex(), attempt=key.attempt, builds_on_version=builds_on),
+        roster=RosterIdentity(
+            version=roster.version, digest=roster.digest.hex(), consortium=roster.consortium or None
+        ),
+        round=RoundIdentity(
+            id=first.key.round_id.hex(),
+            attempt=first.key.attempt,
+            builds_on_version=builds_on,
+            iterations=len(rounds),
+            left_out=left,
+        ),
         epoch=study.epoch,
         profile="open_data",
         waivers=(),
@@ -100,46 +109,15 @@ def release_folder(results: Path, study: FrozenStudy) -> Path:
 
 
 def write_release(folder: Path, document: ResultDocument) -> None:
-    """Write ``result.json``, ``results/*.csv`` and ``figures/*`` into ``folder``, whole or not at all."""
+    """Write every file of the release into ``folder``, whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.draft")
     if draft.exists():
         shutil.rmtree(draft)
-    (draft / "results").mkdir(parents=True)
-    (draft / "result.json").write_bytes(to_json(document))
-    for block in document.tables:
-        table = block.table()
-        (draft / "results" / f"{table.analysis}.csv").write_text(
-            to_csv(table), encoding="utf-8", newline="\n"
-        )
-        if table.kind == "regression":
-            _write_effects(draft, document, table)
+    for name, content in release_files(document):
+        path = draft / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     if folder.exists():
         shutil.rmtree(folder)
     draft.rename(folder)
-
-
-def _write_effects(folder: Path, document: ResultDocument, table: Table) -> None:
-    from cohortsum.report.forest import Caption, draw_forest  # loads the plotting library
-
-    for number, term in enumerate(effect_terms(table)):
-        effects = read_effects(table, term)
-        if not any(row.status == "ok" for row in effects.rows):
-            continue
-        name = table.analysis if number == 0 else f"{table.analysis}.{number + 1}"
-        shown = effects.strongest(MOST_IN_A_PLOT)
-        left_out = len(effects.rows) - len(shown.rows)
-        caption = Caption(
-            title=document.study.title
-            + (f" (the {len(shown.rows)} smallest p of {len(effects.rows)})" if left_out else ""),
-            effect=term,
-            sites=len(document.sites.survivors),
-            footnote=provenance(document),
-        )
-        forest = draw_forest(shown, caption)
-        (folder / "figures").mkdir(exist_ok=True)
-        (folder / "figures" / f"{name}.svg").write_bytes(forest.svg)
-        (folder / "figures" / f"{name}.png").write_bytes(forest.png)
-        if effects.measure == "d":
-            text = to_enigma_csv(table, term, f"{document.study.id}_{name}")
-            (folder / "results" / f"{name}.enigma.csv").write_text(text, encoding="utf-8", newline="\n")

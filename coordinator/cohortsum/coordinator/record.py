@@ -6,13 +6,14 @@ is denied later is still named in what happened before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import select
 
 from cohortsum.coordinator.store import (
     AnswerRow,
+    IterationRow,
     MessageRow,
     ResultRow,
     RoundRow,
@@ -21,7 +22,6 @@ from cohortsum.coordinator.store import (
     as_utc,
     now,
 )
-from cohortsum.coordinator.sums import Integers, pack
 from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.messages import Envelope, Kind, Packet
@@ -29,6 +29,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.sums import Integers, pack, unpack
 
 TRANSCRIPT = frozenset({Kind.ADVERT, Kind.SHARES, Kind.MASKED, Kind.CONSISTENCY})
 """Messages that prove what happened in a round; none holds a share, only digests of sealed ones."""
@@ -49,6 +50,25 @@ class Remembered:
     answers: tuple[Envelope, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedIteration:
+    """An opened round of a study, with indices as roster indices.
+
+    Attributes:
+        context: of the attempt that opened.
+        key: of that attempt.
+        advertised: U1.
+        survivors: U3.
+        sums: by block name.
+    """
+
+    context: bytes
+    key: RoundKey
+    advertised: tuple[int, ...]
+    survivors: tuple[int, ...]
+    sums: Mapping[str, Integers] = field(repr=False)
+
+
 class StudyRecord:
     """The rows of one study. Every method that writes is one transaction; raises StoreError.
 
@@ -67,6 +87,11 @@ class StudyRecord:
         self.study = study
         self._store, self._digest = store, study.digest.hex()
         self._ids = {index: str(site) for site, index in roster.sites.items()}
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The ids of the study's sites by roster index, those denied since included."""
+        return self._ids
 
     def id_of(self, site: int) -> str:
         """Return the id of a roster index."""
@@ -123,15 +148,58 @@ class StudyRecord:
                 session.add(row)
             row.packet, row.received = packet_to_bytes(packet), now()
 
-    def attempts(self) -> tuple[int, tuple[str, ...]]:
-        """Return how many attempts were made before a restart, and the ids of the survivors that the next one is bound to.
+    def iteration_opened(
+        self,
+        context: bytes,
+        advertised: Sequence[int],
+        survivors: Sequence[int],
+        sums: Mapping[str, Integers],
+    ) -> None:
+        """Note an opened sum that another round goes on from, before any site hears of it."""
+        with self._store.transaction() as session:
+            row = session.get_one(RoundRow, context.hex())
+            row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
+            session.add(
+                IterationRow(
+                    context=row.context,
+                    survivors=row.survivors,
+                    advertised=self.listed(advertised),
+                    sums=pack(sums),
+                )
+            )
+
+    def iterations(self) -> tuple[OpenedIteration, ...]:
+        """Return the opened rounds of the study, in their order."""
+        with self._store.transaction() as session:
+            rows = session.execute(
+                select(RoundRow, IterationRow)
+                .join(IterationRow, IterationRow.context == RoundRow.context)
+                .where(RoundRow.study == self._digest)
+                .order_by(RoundRow.iteration)
+            ).all()
+            index_of = {name: index for index, name in self._ids.items()}
+            return tuple(
+                OpenedIteration(
+                    bytes.fromhex(row.context),
+                    RoundKey(bytes.fromhex(row.round_id), row.iteration, row.attempt),
+                    tuple(sorted(index_of[name] for name in held.advertised.split(","))),
+                    tuple(sorted(index_of[name] for name in held.survivors.split(","))),
+                    unpack(held.sums),
+                )
+                for row, held in rows
+            )
+
+    def attempts(self, iteration: int) -> tuple[int, tuple[str, ...]]:
+        """Return how many attempts at an iteration were made before a restart, and the ids of the survivors that bind the next.
 
         Sites that signed a survivor set keep to it, so whatever set was named last binds. An attempt that was open when
         the coordinator stopped is over: its sites begin anew when the next one opens.
         """
         with self._store.transaction() as session:
             rows = session.scalars(
-                select(RoundRow).where(RoundRow.study == self._digest).order_by(RoundRow.attempt)
+                select(RoundRow)
+                .where(RoundRow.study == self._digest, RoundRow.iteration == iteration)
+                .order_by(RoundRow.attempt)
             ).all()
             for row in rows:
                 if row.state == "open":

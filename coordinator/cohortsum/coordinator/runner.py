@@ -1,15 +1,18 @@
-"""One study from its first answer to its result: enrolment, attempts until one opens or none may follow, publication.
+"""One study from its first answer to its result: enrolment, rounds, each with attempts until one opens, publication.
 
-Four parts of it have a module each: who takes part (`enrolment`), one attempt at the round (`attempt`), what the store holds of
-the study (`record`), and the files of a release (`publish`). Here is only their order, and what binds one attempt to the
-next: survivors that were named once are needed in every later one. Everything runs in one event loop.
+Five parts of it have a module each: who takes part (`enrolment`), one attempt at a round (`attempt`), which round comes next
+(`course`), what the store holds of the study (`record`), and the files of a release (`publish`). Here is only their order, and what
+binds one attempt to the next: survivors that were named once are needed in every later attempt at that round, and a round after
+the first has the survivors of the one before, or fewer. Everything runs in one event loop.
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -17,18 +20,19 @@ import structlog
 from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
+from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.publish import result_document, write_release
-from cohortsum.coordinator.record import StudyRecord
+from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.protocol.approvals import approval_context
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
-from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
@@ -108,12 +112,12 @@ class StudyRunner:
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier = pace, earlier
         self._record = StudyRecord(store, plan.study, roster)
-        self.enrolment = Enrolment(
-            plan, roster, self._record, clock or SystemClock(), pace.enrol_s, pace.gather_s
-        )
+        self._clock = clock or SystemClock()
+        self.enrolment = Enrolment(plan, roster, self._record, self._clock, pace.enrol_s, pace.gather_s)
         self._boxes = {index: Mailbox() for index in self.enrolment.names}
         self._current: Attempt | None = None
         self._stopped: tuple[str, str] | None = None
+        self._builds_on: int | None = None
         self._log = log.bind(study=plan.study.study, version=plan.study.version)
 
     @property
@@ -189,37 +193,70 @@ class StudyRunner:
         return attempt
 
     async def _enrol_and_attempt(self) -> Outcome:
-        enrolment, protection = self.enrolment, self.plan.round.protection
+        enrolment, least = self.enrolment, self.plan.round.protection.min_sites
         await enrolment.window()
-        approving, least = tuple(enrolment.approvals), protection.min_sites
+        approving = tuple(enrolment.approvals)
         if len(approving) < least:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
-        made, named = self._record.attempts()
+        course = Course(self.plan)
+        for held in self._record.iterations():
+            course.take(held)
+        while not course.over:
+            ended = await self._round(course, approving)
+            if isinstance(ended, str) and not course.opened:
+                return Outcome(None, ended)
+            if isinstance(ended, str):
+                return await self._publish(course, ended)
+            course.take(ended)
+        return await self._publish(course)
+
+    async def _round(self, course: Course, approving: tuple[int, ...]) -> OpenedIteration | str:
+        """Run attempts at the next round of a study until one opens; return why none did otherwise."""
+        enrolment, protection = self.enrolment, self.plan.round.protection
+        made, named = self._record.attempts(course.iteration)
         index_of = {name: index for index, name in enrolment.names.items()}
         if gone := [name for name in named if name not in index_of]:  # denied since they were named
-            return Outcome(None, _incomplete(",".join(gone)))
-        bound = tuple(sorted(index_of[name] for name in named))
-        earlier = self._usable(approving, bound)
-        if earlier is not None:
-            bound = approving
-        outcome = Outcome(None, "no attempt was made")
-        for number in range(made + 1, made + protection.max_attempts + 1):
-            await enrolment.gather(bound)
+            return _incomplete(",".join(gone))
+        bound, exact = tuple(sorted(index_of[name] for name in named)), True
+        earlier = None
+        if course.opened:
+            exact, bound = bool(bound) or course.protected, bound or course.cohort
+        else:
+            earlier = self._usable(approving, bound)
+            bound = approving if earlier is not None else bound
+        reason = "no attempt was made"
+        until = self._clock.now() + timedelta(seconds=self._patience(exact))
+        for number in count(made + 1):
+            if number > made + protection.max_attempts:
+                if not (course.opened and exact and self._clock.now() < until):
+                    break
+                await asyncio.sleep(self.plan.study.deadlines_s.step)  # somebody may be on the way back
+            await enrolment.gather(bound, None if not course.opened else self._patience(exact))
             approvals, absent = enrolment.approvals, enrolment.absent(bound)
-            if bound and absent:
-                return Outcome(None, _incomplete(self._record.listed(absent)))
-            present = len(bound or approvals) - len(absent)
-            if present < least:
-                return Outcome(None, f"{present} sites are present, {least} are required")
+            if bound and absent and exact:
+                return _incomplete(self._record.listed(absent))
+            present = tuple(index for index in bound or approvals if index not in absent)
+            if len(present) < protection.min_sites:
+                return f"{len(present)} sites are present, {protection.min_sites} are required"
             if self._stopped is not None:
-                return outcome
-            members = {index: approvals[index] for index in bound or approvals}
-            key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, number)
-            outcome, binding = await self._attempt(key, members, bound, earlier)
-            if outcome.document is not None or binding is None:
-                return outcome
-            bound = binding or (approving if earlier is not None else ())
-        return outcome
+                return reason
+            key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), course.iteration, number)
+            members = present if course.opened else bound or tuple(approvals)
+            attempt = self._attempt(course, key, members, bound, exact, earlier)
+            ended = await attempt.run()
+            if isinstance(ended, Opened):
+                return self._opened(course, attempt, ended, earlier)
+            course.dealt = None
+            reason, binding = ended.reason, () if ended.closed else ended.survivors or None
+            self._record.attempt_aborted(attempt.context, reason, binding or ())
+            self._log.info("round.aborted", reason=reason, attempt=number, closed=ended.closed)
+            if binding is None and not course.opened:
+                return reason
+            if binding:
+                bound, exact = binding, True
+            elif not course.opened:
+                bound = approving if earlier is not None else ()
+        return reason
 
     def _usable(self, approving: tuple[int, ...], bound: tuple[int, ...]) -> Earlier | None:
         """Return the earlier version whose sums are served, where exactly its survivors take part again."""
@@ -234,48 +271,102 @@ class StudyRunner:
         )
         return earlier
 
-    async def _attempt(
+    def _attempt(
         self,
+        course: Course,
         key: RoundKey,
-        approvals: Mapping[int, Envelope],
+        members: tuple[int, ...],
         bound: tuple[int, ...],
+        exact: bool,
         earlier: Earlier | None,
-    ) -> tuple[Outcome, tuple[int, ...] | None]:
-        """Run one attempt; return its outcome, and whom a retry is bound to: nobody if it is closed; None: no retry."""
-        self._record.enter("running")
-        built_on = (b"", frozenset[str]()) if earlier is None else (earlier.context, earlier.unchanged)
-        setup = CoordinatorSetup(self._signer, self._roster, self.plan.round, approvals, bound, *built_on)
-        self._current = attempt = self._prepare(setup, key)
-        return await self._close(attempt, await attempt.run(), earlier)
+    ) -> Attempt:
+        """Return the next attempt at a round.
 
-    def _prepare(self, setup: CoordinatorSetup, key: RoundKey) -> Attempt:
+        Args:
+            course: where the study stands.
+            key: of the attempt.
+            members: who is invited.
+            bound: who the attempt is bound to; of an iteration that may lose sites, the members.
+            exact: whether none of these may be missing.
+            earlier: the version whose sums are served in the first round.
+        """
+        self._record.enter("running")
+        approvals = self.enrolment.approvals
+        bound = members if course.opened else bound
+        dealt, slot = course.usable(members), course.slot
+        if dealt is not None:
+            course.slot += 1
+        built_on = (b"", frozenset[str]()) if earlier is None else (earlier.context, earlier.unchanged)
+        setup = CoordinatorSetup(
+            self._signer,
+            self._roster,
+            course.plan.round,
+            {index: approvals[index] for index in members},
+            bound,
+            *built_on,
+            exact=exact,
+            ahead=course.ahead() if dealt is None else 0,
+            dealt=dealt,
+            slot=slot if dealt is not None else 0,
+        )
+        self._current = attempt = self._prepare(setup, key, course)
+        return attempt
+
+    def _prepare(self, setup: CoordinatorSetup, key: RoundKey, course: Course) -> Attempt:
         deadlines = self.plan.study.deadlines_s
         waits = deadlines.step, self._pace.step_max_s or deadlines.step_max
         changed = self.enrolment.changed
+
+        def seen(context: bytes, opened: Opened) -> bool:
+            sums = by_block(opened.blocks, opened.values)
+            self._record.iteration_opened(context, opened.advertised, opened.survivors, sums)
+            return course.plan.needs_sight(sums)
+
         return self.kind_of_attempt(
-            setup, key, self._record, self._boxes, self._folder, self._pool, waits, changed
+            setup, key, self._record, self._boxes, self._folder, self._pool, waits, changed, seen
         )
 
-    async def _close(
-        self, attempt: Attempt, ended: Opened | Aborted, earlier: Earlier | None
-    ) -> tuple[Outcome, tuple[int, ...] | None]:
-        """Publish the sums of an attempt that opened, or note why it did not."""
-        number = attempt.key.attempt
-        if isinstance(ended, Aborted):
-            binding = () if ended.closed else ended.survivors or None
-            self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
-            self._log.info("round.aborted", reason=ended.reason, attempt=number, closed=ended.closed)
-            return Outcome(None, ended.reason), binding
-        sums, builds_on = by_block(ended.blocks, ended.values), None
+    def _opened(
+        self, course: Course, attempt: Attempt, ended: Opened, earlier: Earlier | None
+    ) -> OpenedIteration:
+        """Return what an attempt opened, and keep what it dealt ahead."""
+        machine = attempt.machine
+        self._log.info(
+            "round.opened",
+            sites=len(ended.survivors),
+            iteration=attempt.key.iteration,
+            attempt=attempt.key.attempt,
+        )
+        if machine.dealt_ahead is not None:
+            course.dealt, course.slot = machine.dealt_ahead, 1
+        course.protected |= machine.protected
         if earlier is not None:
-            sums = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums} | sums
-            builds_on = earlier.version
-        roster = attempt.machine.setup.roster
-        document = result_document(self.plan, roster, attempt.key, ended, sums, builds_on=builds_on)
-        self._record.released(attempt.context, ended.survivors, document, sums)
+            course.earlier = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums}
+            self._builds_on = earlier.version
+        sums = by_block(ended.blocks, ended.values)
+        return OpenedIteration(attempt.context, attempt.key, ended.advertised, ended.survivors, sums)
+
+    def _patience(self, exact: bool) -> float:
+        """Return how long an iteration waits for absent sites: for those without whom the fit would end, much longer."""
+        deadlines = self.plan.study.deadlines_s
+        return self._pace.gather_s or (deadlines.rejoin if exact else deadlines.step)
+
+    async def _publish(self, course: Course, unfinished: str = "") -> Outcome:
+        """Release the tables of the rounds that opened; ``unfinished`` says why no further one did."""
+        tables = course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums)
+        first = course.opened[0]
+        document = result_document(
+            self.plan,
+            self._roster,
+            course.opened,
+            tables,
+            names=self._record.names,
+            builds_on=self._builds_on,
+        )
+        sums = course.sums if len(course.opened) == 1 else first.sums
+        self._record.released(first.context, first.survivors, document, sums)
         await asyncio.to_thread(write_release, self._results, document)
-        self._log.info("round.opened", sites=len(ended.survivors), attempt=number)
-        return Outcome(document, ""), None
+        return Outcome(document, "")
 
     async def _released(self) -> Outcome | None:
         """Return the outcome of a study that was released before a restart, its files written if they were not yet."""

@@ -95,6 +95,10 @@ class Spool:
         upload.rename()
         self._digests[site] = digest
 
+    def words(self, site: int) -> bytes:
+        """Return the kept upload of a site; `sum` has found it whole."""
+        return b"".join(self._chunks(site))
+
     def sum(self, sites: Sequence[int]) -> Vector:
         """Return the sum modulo 2**64 of the kept uploads of ``sites``; raises StoreError if one changed on disk."""
         total = np.zeros(self._length, dtype=np.uint64)

@@ -109,6 +109,17 @@ class ResultRow(Base):
     released: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class IterationRow(Base):
+    """An opened round of a study that has several, and its sums: what comes after goes on from them."""
+
+    __tablename__ = "iterations"
+
+    context: Mapped[str] = mapped_column(ForeignKey("rounds.context"), primary_key=True)
+    survivors: Mapped[str] = mapped_column(Text)
+    advertised: Mapped[str] = mapped_column(Text)
+    sums: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class PresenceRow(Base):
     """When a site was last heard of; written at most once a minute."""
 

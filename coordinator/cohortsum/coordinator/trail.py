@@ -4,14 +4,17 @@ A site that was restored from an older copy finds out from the first, and rebuil
 is about another site's data: transcripts hold public keys, commitments, digests and signatures.
 """
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select
 
 from cohortsum.coordinator.store import MessageRow, RoundRow, Store
 from cohortsum.crypto.errors import RefusedError
-from cohortsum.protocol.codec import packet_from_bytes
-from cohortsum.protocol.messages import Envelope, Kind
+from cohortsum.protocol.codec import decode, packet_from_bytes
+from cohortsum.protocol.messages import Envelope, Kind, Opening
 from cohortsum.protocol.proof import Transcript
 from cohortsum.protocol.roster import Roster, SiteId
+
+DEALING = (Kind.ADVERT.name, Kind.SHARES.name)
+"""Messages that an attempt whose secrets were dealt ahead has from the attempt that dealt them."""
 
 
 def trail_of(store: Store, site: str) -> tuple[Envelope, ...]:
@@ -38,13 +41,22 @@ def transcript_of(store: Store, context: bytes, site: str, roster: Roster) -> Tr
     """Return the transcript of a round for one of its sites; raises RefusedError for anybody else."""
     with store.transaction() as session:
         row = session.get_one(RoundRow, context.hex())
-        rows = session.scalars(select(MessageRow).where(MessageRow.context == row.context))
+        opening = packet_from_bytes(row.opening).envelope
+        message = decode(opening.kind, opening.payload)
+        dealt = message.dealt.hex() if isinstance(message, Opening) else ""
+        rows = session.scalars(
+            select(MessageRow).where(
+                or_(
+                    MessageRow.context == row.context,
+                    and_(MessageRow.context == dealt, MessageRow.kind.in_(DEALING)),
+                )
+            )
+        )
         kinds: dict[str, dict[int, Envelope]] = {}
         for held in rows:
             if held.packet:
                 index = roster.sites[SiteId(held.sender)]
                 kinds.setdefault(held.kind, {})[index] = packet_from_bytes(held.packet).envelope
-        opening = packet_from_bytes(row.opening).envelope
         named = [roster.sites[SiteId(name)] for name in row.survivors.split(",") if row.survivors]
     if roster.sites.get(SiteId(site)) not in kinds.get(Kind.MASKED.name, {}):
         raise RefusedError("this site sent no masked input in that round")

@@ -56,6 +56,7 @@ class Site:
         decision: returns what its admin, or the policy for them, has decided about a study; None: nothing yet.
         pool: threads for masks.
         scratch: folder for private copies; None takes the system's.
+        local: folder for values per person that a study computes here and nowhere else; None: they are not written.
         study: returns a study that this site has kept, by digest; a new version may build on it.
     """
 
@@ -69,6 +70,7 @@ class Site:
     decision: Callable[[bytes], Decision | None]
     pool: Executor
     scratch: Path | None = None
+    local: Path | None = None
     study: Callable[[bytes], SignedStudy | None] = lambda _digest: None
 
 
@@ -127,6 +129,7 @@ def site_of(folder: Path, signer: Signer, ledger: Ledger, decision: DecisionBook
         decision=decision,
         pool=pool,
         scratch=folder,
+        local=folder / "local",
         study=inbox.held(folder).get,
     )
 

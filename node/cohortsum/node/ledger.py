@@ -1,7 +1,8 @@
 """What this site has done in rounds, on disk before anything that follows from it leaves.
 
 A context is spent once, a survivor set is signed once per context and binds every retry of its study, an answer is given
-once per part. Rows hold digests and roster indices; no share, seed, mask or value is ever written.
+once per part. Rows hold digests and roster indices, and the opened sums that a fit goes on from; no share, seed, mask or value
+of this site is ever written.
 
 A ledger that was set back to an older copy has forgotten what left the site. Whoever holds messages that the site signed and
 the ledger does not know proves it: the ledger is then marked, and answers nothing until it is rebuilt (`recovery`).
@@ -25,12 +26,15 @@ from cohortsum.protocol.effects import (
     Record,
     RoundSeen,
     SetOpened,
+    SumSeen,
     SurvivorsNamed,
     SurvivorsSigned,
 )
 from cohortsum.protocol.ledger import History, NamedRound, PeopleSet, Status, Step, Write
 from cohortsum.protocol.ledger.history import Closed, Named, Unresolved
 from cohortsum.protocol.proof import ProvenRound
+from cohortsum.study.planning import by_block
+from cohortsum.study.sums import Integers, pack, unpack
 
 ProvenDeed = tuple[ProvenRound, bytes, str, int, Mapping[str, PeopleSet] | None]
 """What a transcript proves, with digest, id and version of its study, and whose rows had entered; None: not known any more."""
@@ -92,23 +96,37 @@ class Ledger:
                     self._deed(context, f"answered {part}", answer)
                 case SetOpened(context, result):
                     self._deed(context, "opened", result)
+                case SumSeen(context, survivors, blocks, values):
+                    self._database.execute(
+                        "INSERT INTO seen_sums VALUES (?, ?, ?)",
+                        (context, ",".join(map(str, survivors)), pack(by_block(blocks, values))),
+                    )
 
     def seen_rounds(self) -> frozenset[tuple[bytes, int, int]]:
         """Return (round id, iteration, attempt) of every round this site took part in."""
         with self._file.reading():
             return frozenset(self._database.execute("SELECT round_id, iteration, attempt FROM rounds"))
 
-    def signed_survivors(self, study: bytes) -> tuple[int, ...] | None:
-        """Return the survivor set that this site stands by for a study: any further attempt must keep it. None: none yet."""
+    def signed_survivors(self, study: bytes, iteration: int) -> tuple[int, ...] | None:
+        """Return the survivor set that this site stands by: any further attempt at the iteration must keep it. None: none yet."""
         query = """
             SELECT deeds.survivors FROM deeds JOIN rounds USING (context)
-            WHERE rounds.study = ? AND deeds.deed = 'signed'
+            WHERE rounds.study = ? AND rounds.iteration = ? AND deeds.deed = 'signed'
                 AND context NOT IN (SELECT context FROM writes WHERE closed IS NOT NULL)
             ORDER BY rounds.attempt LIMIT 1
         """
         with self._file.reading():
-            row = self._database.execute(query, (study,)).fetchone()
+            row = self._database.execute(query, (study, iteration)).fetchone()
         return None if row is None else tuple(int(index) for index in str(row[0]).split(","))
+
+    def seen_sums(self, study: bytes) -> tuple[tuple[tuple[int, ...], dict[str, Integers]], ...]:
+        """Return survivors and sums of the rounds of a study whose sums this site recomputed, in their order."""
+        query = """
+            SELECT survivors, sums FROM seen_sums JOIN rounds USING (context) WHERE rounds.study = ? ORDER BY iteration
+        """
+        with self._file.reading():
+            rows = self._database.execute(query, (study,)).fetchall()
+        return tuple((tuple(map(int, str(survivors).split(","))), unpack(sums)) for survivors, sums in rows)
 
     def signed_rounds(self) -> tuple[tuple[bytes, bytes, tuple[int, ...]], ...]:
         """Return context, study digest and survivors of every round whose survivors this site signed."""

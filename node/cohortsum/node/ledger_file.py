@@ -63,6 +63,11 @@ CREATE TABLE IF NOT EXISTS facts (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS seen_sums (
+    context BLOB PRIMARY KEY REFERENCES rounds (context),
+    survivors TEXT NOT NULL,
+    sums BLOB NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS deeds (
     context BLOB NOT NULL REFERENCES rounds (context),
     deed TEXT NOT NULL,

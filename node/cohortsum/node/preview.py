@@ -102,6 +102,14 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
     config = load_node_config(folder / "node.yaml")
     findings = [ok("signature", f"signed by statistician '{asked.statistician}' of a roster pinned here")]
     findings.append(_tried("version", "this version can run it", lambda: refuse_unbuilt(study)))
+    if plan.seen_by_sites:
+        names = ", ".join(plan.seen_by_sites)
+        findings.append(
+            ok(
+                "rounds",
+                f"up to {plan.most_rounds}; every site sees the sums that further rounds of {names} follow from",
+            )
+        )
     findings.append(_expiry(study, datetime.now(UTC)))
     findings.append(_decision(read_decisions(folder).get(study.digest)))
     policy = load_policy_config(folder / "policy.yaml")

@@ -22,24 +22,28 @@ from cohortsum.crypto.errors import (
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
 from cohortsum.node.failpoints import reach
 from cohortsum.node.joining import Joined, Site, history_of, in_force, join
+from cohortsum.node.local_values import write_local
+from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
 from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
-from cohortsum.protocol.effects import Contribute, RoundOver, RoundSeen, Send, SiteEffect
+from cohortsum.protocol.effects import Contribute, DealtAhead, RoundOver, RoundSeen, Send, SiteEffect, SumSeen
 from cohortsum.protocol.ledger import PeopleSet, Status, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
+from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
-from cohortsum.study.planning import plan_study
+from cohortsum.study.planning import StudyPlan, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -59,6 +63,7 @@ class StudySession:
         self._site = site
         self._lock = threading.RLock()  # a message and a closing epoch may come from two threads
         self._joined: Joined | None = None
+        self._course: Course | None = None
         self._book: tuple[int, Roster, ApprovalBook] | None = None
         self.reason = ""
         self._machine: SiteRound | None = None
@@ -99,6 +104,9 @@ class StudySession:
             self.reason = error.message
             self._log.warning("study.stays_out", reason=error.message)
             return Packet(decline(self._site.signer, plan.round))
+        self._course = Course(plan)
+        for survivors, sums in self._site.ledger.seen_sums(plan.round.study_digest):
+            self._course.take(survivors, sums)
         self._log.info("study.approved", fingerprint=study.fingerprint)
         return Packet(self._joined.approval)
 
@@ -126,6 +134,8 @@ class StudySession:
         """Leave any open round and remove the private copy of the data."""
         with self._lock:
             self._stop("the site leaves")
+            if self._course is not None:
+                self._course.forget()
             if self._joined is not None:
                 self._joined.tables.close()
                 self._joined = None
@@ -155,7 +165,7 @@ class StudySession:
             return ()
         if envelope.kind is Kind.OPENING and envelope.context != self._context:
             in_force(self._site, joined.plan.study)
-            machine = SiteRound(self._setup(joined), secrets.token_bytes, self._add_masks)
+            machine = SiteRound(self._setup(joined, self._where()), secrets.token_bytes, self._add_masks)
             effects = machine.receive(packet)
             self._stop("a new attempt begins")
             self._machine, self._context = machine, envelope.context
@@ -165,8 +175,14 @@ class StudySession:
             raise RemoteProtocolError("M4", f"{envelope.kind.name} without an open round")
         return self._machine.receive(packet)
 
-    def _setup(self, joined: Joined) -> SiteSetup:
-        site, plan = self._site, joined.plan.round
+    def _where(self) -> Course:
+        """Return where this site stands; raises RemoteProtocolError where the study has had its last round."""
+        if self._course is None or self._course.last is not None:
+            raise RemoteProtocolError("R0.13", "this study has had its last round here")
+        return self._course
+
+    def _setup(self, joined: Joined, course: Course) -> SiteSetup:
+        site, plan = self._site, course.plan.round
         deny = site.deny()
         if (
             self._book is None or self._book[0] != deny.serial
@@ -182,7 +198,7 @@ class StudySession:
             min_sites=joined.floors.min_sites,
             min_participants=joined.floors.min_participants,
             min_participants_per_site=joined.floors.min_participants_per_site,
-            bound_survivors=site.ledger.signed_survivors(plan.study_digest),
+            bound_survivors=site.ledger.signed_survivors(plan.study_digest, plan.iteration),
             seen_rounds=site.ledger.seen_rounds(),
             approvals=self._book[2],
             earlier=joined.earlier,
@@ -191,6 +207,8 @@ class StudySession:
             protected=joined.status is Status.PROTECTED,
             used=self._used(joined, named),
             named=named,
+            previous=course.previous,
+            ahead=course.ahead,
         )
 
     def _carry_out(self, effects: Sequence[SiteEffect]) -> tuple[Send, ...]:
@@ -208,11 +226,17 @@ class StudySession:
                     self._log.info("round.over", reason=reason)
                     self._machine = None
                     self._sent = {}
+                    if reason and self._course is not None:
+                        self._course.forget()
+                case DealtAhead():
+                    self._where().hold(effect.secrets)
                 case _:
                     if self._joined is not None:
                         study = self._joined.plan.round.study_digest
                         self._site.ledger.write(study, effect, self._entering, self._joined.status)
                     self._log.info("round.record", deed=type(effect).__name__)
+                    if isinstance(effect, SumSeen):
+                        self._see(effect)
         return tuple(sends)
 
     def _contribute(self, effect: Contribute) -> tuple[SiteEffect, ...]:
@@ -221,8 +245,10 @@ class StudySession:
             raise LocalProtocolError("R2", "a contribution is asked for outside a round")
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
-        self._entering = self._whose(joined, effect)
-        people, values = joined.plan.contribution(joined.tables.batches, effect.blocks, joined.supplied)
+        plan = self._where().plan
+        self._entering = self._whose(joined, plan, effect)
+        least = 0.0 if joined.people is None else float(joined.limits.k)
+        people, values = plan.contribution(joined.tables.batches, effect.blocks, joined.supplied, least)
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects
@@ -242,13 +268,27 @@ class StudySession:
         self._site.ledger.close_write(envelope.context)
         self._log.info("round.closed")
 
-    def _whose(self, joined: Joined, effect: Contribute) -> Mapping[str, PeopleSet]:
+    def _see(self, effect: SumSeen) -> None:
+        """Go on from a sum, and write what this site keeps of it once no round follows."""
+        joined, course = self._joined, self._course
+        if joined is None or course is None:
+            return
+        course.see(effect)
+        if course.last is not None and self._site.local is not None:
+            for path in write_local(self._site.local, course.plan, course.last, joined.tables):
+                self._log.info("study.local_values", file=str(path))
+
+    def _whose(self, joined: Joined, plan: StudyPlan, effect: Contribute) -> Mapping[str, PeopleSet]:
         """Return the people sets that enter what travels; raises PolicyError where the people rule forbids it by now."""
         if joined.people is None or self._key is None:
             return {}
-        sets = asked_sets(joined.plan, joined.people, effect.blocks, joined.supplied, joined.limits.k)
-        step = Step(joined.plan.study.digest, self._key.iteration, self._key.attempt)
-        history, standing = history_of(self._site), (joined.status, joined.cells)
+        people, cells = joined.people, joined.cells
+        if plan.round.iteration > 1:
+            people = people_sets(plan, joined.tables, joined.supplied, self._site.ledger.people_key())
+            cells = expected_cells(plan, joined.supplied) if joined.status is Status.PROTECTED else cells
+        sets = asked_sets(plan, people, effect.blocks, joined.supplied, joined.limits.k)
+        step = Step(plan.study.digest, self._key.iteration, self._key.attempt)
+        history, standing = history_of(self._site), (joined.status, cells)
         check_write(history, effect.context, step, sets, joined.limits, *standing)
         return {asked.name: asked.people for asked in sets}
 

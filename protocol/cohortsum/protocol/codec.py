@@ -58,6 +58,8 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 MAX_TEXT_BYTES = 4096
 MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
+MAX_AHEAD = 64
+"""Secrets that one attempt may deal for later iterations."""
 
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
@@ -142,6 +144,10 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 approvals=map(envelope_to_wire, message.approvals),
                 survivors=message.survivors,
                 earlier=message.earlier,
+                plan=message.plan,
+                ahead=message.ahead,
+                dealt=message.dealt,
+                slot=message.slot,
             )
         case Advert():
             return Kind.ADVERT, wire.Advert(
@@ -152,6 +158,7 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 counter=message.counter,
                 protected=message.protected,
                 used=message.used,
+                ahead=message.ahead,
             )
         case Adverts():
             return Kind.ADVERTS, wire.Adverts(adverts=map(envelope_to_wire, message.adverts))
@@ -163,6 +170,7 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
                 mask_commitments=message.mask_commitments,
                 gate_commitments=message.gate_commitments,
                 data_commitments=message.data_commitments,
+                ahead_commitments=message.ahead_commitments,
             )
         case Delivery():
             return Kind.DELIVERY, wire.Delivery(shares=map(envelope_to_wire, message.shares))
@@ -193,7 +201,10 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
             return Kind.DATA_SHARES, wire.DataShares(statement=message.statement, data=_shares(message.data))
         case Closing():
             return Kind.CLOSING, wire.Closing(
-                statement=message.statement, result_digest=message.result_digest
+                statement=message.statement,
+                result_digest=message.result_digest,
+                data=_shares(message.data),
+                mask=_shares(message.mask),
             )
         case Abort():
             return Kind.ABORT, wire.Abort(reason=message.reason)
@@ -230,12 +241,18 @@ def _opening(held: wire.Opening) -> Opening:
         _text(held.epoch, "epoch"),
         _envelopes(held.approvals, Kind.APPROVAL),
         tuple(_ascending(held.survivors, "survivors", MAX_SITES)),
-        _sized(held.earlier, DIGEST_BYTES, "earlier") if held.earlier else b"",
+        _optional(held.earlier, "earlier"),
+        _optional(held.plan, "plan"),
+        held.ahead if held.ahead <= MAX_AHEAD else _refuse_ahead(held.ahead),
+        _optional(held.dealt, "dealt"),
+        held.slot,
     )
 
 
 def _advert(held: wire.Advert) -> Advert:
-    for key in (held.channel_key, held.mask_key):
+    ahead = _columns(held.ahead, 1, "ahead")
+    slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
+    for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
     return Advert(
         held.channel_key,
@@ -244,7 +261,8 @@ def _advert(held: wire.Advert) -> Advert:
         _sized(held.data_commitment, DIGEST_BYTES, "data_commitment"),
         held.counter,
         held.protected,
-        _sized(held.used, DIGEST_BYTES, "used") if held.used else b"",
+        _optional(held.used, "used"),
+        ahead,
     )
 
 
@@ -258,6 +276,7 @@ def _shares_message(held: wire.Shares) -> Shares:
         _sized(held.mask_commitments, size, "mask_commitments"),
         _sized(held.gate_commitments, size, "gate_commitments"),
         _sized(held.data_commitments, size, "data_commitments"),
+        _columns(held.ahead_commitments, len(holders), "ahead_commitments"),
     )
 
 
@@ -315,7 +334,10 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
     Kind.CLOSING: _decoder(
         wire.Closing,
         lambda held: Closing(
-            _statement(held.statement), _sized(held.result_digest, DIGEST_BYTES, "result_digest")
+            _statement(held.statement),
+            _sized(held.result_digest, DIGEST_BYTES, "result_digest"),
+            _elements(held.data, "data"),
+            _elements(held.mask, "mask"),
         ),
     ),
     Kind.TOMBSTONE: _decoder(wire.Tombstone, lambda _held: Tombstone()),
@@ -371,6 +393,22 @@ def _elements(held: Sequence[wire.Share], name: str) -> dict[int, int]:
 
 def _shares(shares: Mapping[int, int]) -> list[wire.Share]:
     return [wire.Share(owner=owner, value=field.to_bytes(share)) for owner, share in sorted(shares.items())]
+
+
+def _optional(data: bytes, name: str) -> bytes:
+    return _sized(data, DIGEST_BYTES, name) if data else b""
+
+
+def _columns(data: bytes, holders: int, name: str) -> bytes:
+    """Return three digests or keys per holder and slot dealt ahead, for at most `MAX_AHEAD` slots."""
+    slots, rest = divmod(len(data), 3 * DIGEST_BYTES * max(holders, 1))
+    if rest or slots > MAX_AHEAD or (slots and not holders):
+        raise _malformed(f"{name} has {len(data)} bytes, expected {3 * DIGEST_BYTES} per holder and slot")
+    return data
+
+
+def _refuse_ahead(slots: int) -> int:
+    raise _malformed(f"{slots} slots are dealt ahead, at most {MAX_AHEAD} are")
 
 
 def _statement(data: bytes) -> bytes:

@@ -5,7 +5,7 @@ answered or when its deadline passes, and goes on while the thresholds are met. 
 nothing but the audit log. The machine does no I/O: uploads are spooled and added by the edge, which reports digests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cohortsum.crypto.encoding import digest
@@ -26,6 +26,7 @@ from cohortsum.protocol.coordinator_states import (
     Combining,
     CoordinatorSetup,
     CoordinatorState,
+    DealtAhead,
     Fixed,
     Input,
     Masking,
@@ -45,7 +46,7 @@ from cohortsum.protocol.effects import (
 )
 from cohortsum.protocol.envelope import authenticate, open_any
 from cohortsum.protocol.ledger.tombstones import tombstone_quorum
-from cohortsum.protocol.masking import removal_keys, signed, words_to_bytes
+from cohortsum.protocol.masking import removal_keys, signed
 from cohortsum.protocol.messages import (
     Abort,
     Adverts,
@@ -66,13 +67,23 @@ from cohortsum.protocol.messages import (
     Survivors,
     Tombstone,
 )
-from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
+from cohortsum.protocol.opening import (
+    check_gate,
+    check_mask_seed,
+    check_result,
+    check_self_seed,
+    dropouts_of,
+    gate_sum,
+    result_digest,
+)
 from cohortsum.protocol.plan import Suppliers
 from cohortsum.protocol.protected import protected_rule, together
 from cohortsum.protocol.roster import Role, SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
 
 Effects = tuple[CoordinatorEffect, ...]
+Disclosure = Callable[[Opened], Mapping[int, bytes]]
+"""What is disclosed of an opened sum: the survivors' masked words by index, or nothing."""
 
 STEPS: dict[type, str] = {
     Advertising: "R0 advertise",
@@ -83,6 +94,11 @@ STEPS: dict[type, str] = {
     OpeningData: "R4b open data",
 }
 """Steps that wait for sites, by state; a deadline names the step it was set for."""
+
+
+def keep_closed(_opened: Opened) -> Mapping[int, bytes]:
+    """Disclose nothing."""
+    return {}
 
 
 class CoordinatorRound:
@@ -96,11 +112,16 @@ class CoordinatorRound:
     def __init__(self, setup: CoordinatorSetup, key: RoundKey) -> None:
         self.setup = setup
         self.state: CoordinatorState = Advertising({})
+        if setup.dealt is not None:
+            self.state = Masking(*setup.dealt.of_slot(setup.slot), {}, {})
+        self._dealt: tuple[U1, U2] | None = None
         plan = setup.plan
         approvals = tuple(envelope for _, envelope in sorted(setup.approvals.items()))
         supplies = ApprovalBook(plan, setup.roster).read(approvals)
         digests = [held.digest for held in approvals]
-        inputs = public_inputs(plan.digest, digests, setup.bound_survivors, setup.earlier)
+        dealt = b"" if setup.dealt is None else setup.dealt.context
+        batch = (setup.ahead, dealt, setup.slot)
+        inputs = public_inputs(plan.digest, digests, setup.bound_survivors, setup.earlier, *batch)
         context = context_hash(plan.roster_digest, plan.study_digest, key, plan.epoch, inputs)
         self.fixed = Fixed(context, plan.travelling(supplies, setup.unchanged), supplies)
         opening = Opening(
@@ -111,6 +132,8 @@ class CoordinatorRound:
             approvals,
             setup.bound_survivors,
             setup.earlier,
+            b"" if plan.iteration == 1 else plan.digest,
+            *batch,
         )
         self.opening = setup.signer.sign(context, opening)
         self._received: dict[tuple[Kind, str], bytes] = {}
@@ -130,7 +153,7 @@ class CoordinatorRound:
         """Invite every approving site."""
         packet = Packet(self.opening)
         invited = (Deliver(receiver, packet) for receiver in sorted(self.setup.approvals))
-        return (*invited, AwaitStep(STEPS[Advertising]))
+        return (*invited, AwaitStep(STEPS[type(self.state)]))
 
     def receive(self, packet: Packet) -> Effects:
         """Return what to do about a site's packet; refused ones give an audit line and change nothing."""
@@ -185,23 +208,48 @@ class CoordinatorRound:
         self._late = step
         return self._advance(final or not isinstance(self.state, Agreeing | OpeningGate | OpeningData))
 
-    def combined(self, words: Vector) -> Effects:
-        """Check and publish the opened words that the edge computed."""
+    @property
+    def dealt_ahead(self) -> DealtAhead | None:
+        """What this attempt dealt for iterations after it, once everybody's shares are there; None for nothing."""
+        return (
+            DealtAhead(self.fixed.context, *self._dealt, self.setup.ahead)
+            if self._dealt is not None and self.setup.ahead
+            else None
+        )
+
+    @property
+    def protected(self) -> bool:
+        """Whether a site that advertised is protected."""
+        return self._dealt is not None and any(advert.protected for advert in self._dealt[0].adverts.values())
+
+    def combined(self, words: Vector, disclosed: Disclosure = keep_closed) -> Effects:
+        """Check and close the opened words that the edge computed.
+
+        Args:
+            words: the opened sum.
+            disclosed: given the opened sum, returns the survivors' masked words by index where sites are to recompute it,
+                or nothing where they are not.
+        """
         state = self.state
         if not isinstance(state, Combining):
             raise LocalProtocolError("R5", "no opened words are awaited")
         values = signed(words)
         try:
-            people = checks.result(
+            people = check_result(
                 self.setup.plan, self.fixed.blocks, values, len(state.u3.inputs), state.gate_total
             )
         except RemoteProtocolError as error:
             return self._abort(error.message)
-        self.state = Opened(
+        opened = Opened(
             tuple(sorted(state.u1.adverts)), tuple(sorted(state.u3.inputs)), people, self.fixed.blocks, values
         )
-        result = digest("cohortsum/v1/result", words_to_bytes(words))
-        return self._to_all(state.u3.inputs, Closing(state.u3.statement, result))
+        self.state = opened
+        closing = Closing(state.u3.statement, result_digest(words))
+        inputs = disclosed(opened) if self.setup.plan.seen else keep_closed(opened)
+        if inputs:
+            closing = replace(closing, data=state.data_seeds, mask=state.mask_seeds)
+        attached = tuple(words for _, words in sorted(inputs.items()))
+        return self._to_all(state.u3.inputs, closing, attached)
 
     def abort(self, reason: str) -> Effects:
         """End the round without a result."""
@@ -220,8 +268,10 @@ class CoordinatorRound:
             case Advertising() if envelope.kind is Kind.ADVERT:
                 if site not in self.setup.approvals:
                     raise RemoteProtocolError("R0.10", "an advert without an approval")
+                checks.slots(message, self.setup.ahead)
                 return Advertising({**state.adverts, site: envelope}), ()
             case Sharing():
+                checks.slots(message, self.setup.ahead)
                 dealing = checks.dealing(state.u1, site, envelope, message, packet.attachments)
                 return Sharing(state.u1, {**state.dealings, site: dealing}), ()
             case Masking():
@@ -231,10 +281,10 @@ class CoordinatorRound:
                 checks.consistency(state.u3, site, message)
                 return replace(state, signatures={**state.signatures, site: envelope}), ()
             case OpeningGate() if isinstance(message, GateShares):
-                checks.gate_shares(self.fixed.context, state, site, message)
+                checks.gate_shares(state, site, message)
                 return replace(state, answers={**state.answers, site: message}), ()
             case OpeningData() if isinstance(message, DataShares):
-                checks.data_shares(self.fixed.context, state, site, message)
+                checks.data_shares(state, site, message)
                 return replace(state, answers={**state.answers, site: message}), ()
             case OpeningGate() | OpeningData() | Combining() | Opened() if isinstance(
                 message, Consistency | GateShares | DataShares
@@ -286,11 +336,11 @@ class CoordinatorRound:
         broken = broken_bound(n, self.setup.plan.protection)
         if broken is not None:
             return self._abort(broken)
-        if self.setup.bound_survivors and tuple(sorted(state.adverts)) != self.setup.bound_survivors:
+        if self._lacks_one(tuple(sorted(state.adverts))):
             return self._abort("a retry needs every survivor of the earlier attempt")
         envelopes = tuple(envelope for _, envelope in sorted(state.adverts.items()))
         adverts = {index: everybody[index] for index in sorted(members)}
-        u1 = U1(adverts_digest(self.fixed.context, envelopes), threshold(n), adverts)
+        u1 = U1(adverts_digest(self.fixed.context, envelopes), threshold(n), adverts, self.fixed.context)
         self.state = Sharing(u1, {})
         return (*self._to_all(adverts, Adverts(envelopes)), AwaitStep(STEPS[Sharing]))
 
@@ -301,6 +351,7 @@ class CoordinatorRound:
         envelopes = tuple(held.envelope for _, held in sorted(state.dealings.items()))
         u2 = U2(shares_digest(self.fixed.context, state.u1.h1, envelopes), state.dealings)
         self.state = Masking(state.u1, u2, {}, {})
+        self._dealt = (state.u1, u2)
         envelope = self.setup.signer.sign(self.fixed.context, Delivery(envelopes))
         deliveries = (
             Deliver(
@@ -319,7 +370,7 @@ class CoordinatorRound:
         least = max(state.u1.threshold, protection.min_sites)
         if len(members) < least:
             return self._abort(f"{len(members)} sites sent their masked vectors, {least} are required")
-        if self.setup.bound_survivors and members != self.setup.bound_survivors:
+        if self._lacks_one(members):
             return self._abort("a retry needs every survivor of the earlier attempt")
         suppliers = Suppliers({index: self.fixed.supplies[index] for index in members})
         for block in self.fixed.blocks:
@@ -340,7 +391,7 @@ class CoordinatorRound:
         return (DiscardUploads(members), *survivors, AwaitStep(STEPS[Agreeing]))
 
     def _to_data(self, state: OpeningGate) -> Effects:
-        context, adverts = self.fixed.context, state.u1.adverts
+        secrets, adverts = state.u1.secrets, state.u1.adverts
         dropped = sorted(state.u2.dealings.keys() - state.u3.inputs.keys())
         try:
             gate = self._combine(
@@ -350,19 +401,19 @@ class CoordinatorRound:
                 state.u1, {site: answer.mask for site, answer in state.answers.items()}, dropped
             )
             for owner, seed in gate.items():
-                check_self_seed(context, "gate", owner, seed, adverts[owner], "R4.6")
+                check_self_seed(secrets, "gate", owner, seed, adverts[owner], "R4.6")
             for owner, seed in mask.items():
-                check_mask_seed(context, owner, seed, adverts[owner], "R4.7")
+                check_mask_seed(secrets, owner, seed, adverts[owner], "R4.7")
             opening = GateOpening(
                 {owner: OpenedGate(state.u3.inputs[owner].gate_words, seed) for owner, seed in gate.items()},
                 mask,
             )
-            dropouts = dropouts_of(context, opening, adverts)
-            total = gate_sum(context, state.u1.h1, state.u2.h2, opening, dropouts)
+            dropouts = dropouts_of(secrets, mask, state.u3.inputs, adverts)
+            total = gate_sum(self.fixed.context, state.u1.h1, state.u2.h2, opening, dropouts)
             check_gate(total, self.setup.plan.protection, 0, "R4.8")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
-        self.state = OpeningData(state.u1, state.u2, state.u3, total, dropouts, {})
+        self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, dropouts, {})
         return (*self._to_all(state.u3.inputs, opening), AwaitStep(STEPS[OpeningData]))
 
     def _to_combining(self, state: OpeningData) -> Effects:
@@ -372,12 +423,16 @@ class CoordinatorRound:
                 state.u1, {site: answer.data for site, answer in state.answers.items()}, state.u3.inputs
             )
             for owner, seed in seeds.items():
-                check_self_seed(context, "data", owner, seed, adverts[owner], "R4.6")
+                check_self_seed(state.u1.secrets, "data", owner, seed, adverts[owner], "R4.6")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
         keys = removal_keys("data", context, state.u1.h1, state.u2.h2, seeds, state.dropouts)
-        self.state = Combining(state.u1, state.u2, state.u3, state.gate_total)
+        self.state = Combining(state.u1, state.u2, state.u3, state.gate_total, state.mask_seeds, seeds)
         return (Combine(tuple(sorted(state.u3.inputs)), keys),)
+
+    def _lacks_one(self, members: tuple[int, ...]) -> bool:
+        """Return whether a site is missing without which the attempt may not go on."""
+        return bool(self.setup.bound_survivors) and self.setup.exact and members != self.setup.bound_survivors
 
     @staticmethod
     def _combine(
@@ -406,9 +461,12 @@ class CoordinatorRound:
         advertised = (
             () if isinstance(state, Advertising | Opened | Aborted) else tuple(sorted(state.u1.adverts))
         )
-        self.state = Aborted(reason, survivors or self.setup.bound_survivors, advertised)
+        bound = self.setup.bound_survivors if self.setup.exact else ()
+        self.state = Aborted(reason, survivors or bound, advertised)
         return (*self._to_all(self.setup.approvals, Abort(reason)), DiscardUploads(()))
 
-    def _to_all(self, receivers: Mapping[int, object], message: Message) -> tuple[Deliver, ...]:
-        packet = Packet(self.setup.signer.sign(self.fixed.context, message))
+    def _to_all(
+        self, receivers: Mapping[int, object], message: Message, attached: tuple[bytes, ...] = ()
+    ) -> tuple[Deliver, ...]:
+        packet = Packet(self.setup.signer.sign(self.fixed.context, message), attached)
         return tuple(Deliver(receiver, packet) for receiver in sorted(receivers))

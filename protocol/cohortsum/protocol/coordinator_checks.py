@@ -3,11 +3,9 @@
 import hmac
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cohortsum.crypto.commitments import commit_share
 from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.protocol.ahead import SLOT_BYTES
 from cohortsum.protocol.coordinator_states import U1, U3, Dealing, Input, Masking, OpeningData, OpeningGate
 from cohortsum.protocol.envelope import open_envelope
 from cohortsum.protocol.masking import words_digest, words_from_bytes
@@ -22,7 +20,7 @@ from cohortsum.protocol.messages import (
     ShareEntry,
     Shares,
 )
-from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan, first_beyond
+from cohortsum.protocol.plan import GATE_LENGTH
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.protocol.seeds import ciphertext_digest
 
@@ -33,6 +31,19 @@ def adverts(context: bytes, envelopes: Sequence[Envelope], roster: Roster) -> di
         roster.sites[SiteId(envelope.sender)]: open_envelope(envelope, Advert, context, roster, Role.SITE)
         for envelope in envelopes
     }
+
+
+def slots(message: Message, ahead: int) -> None:
+    """R1.10: an advert or a dealer's list holds as many slots as the opening asked for."""
+    match message:
+        case Advert():
+            held, holders = message.ahead, 1
+        case Shares():
+            held, holders = message.ahead_commitments, len(message.holders)
+        case _:
+            return
+    if len(held) != SLOT_BYTES * ahead * holders:
+        raise RemoteProtocolError("R1.10", "keys or commitments for more or fewer iterations than asked for")
 
 
 def dealing(
@@ -75,53 +86,27 @@ def consistency(u3: U3, site: int, message: Message) -> None:
         raise RemoteProtocolError("R3", "a survivor signed another survivor set")
 
 
-def gate_shares(context: bytes, state: OpeningGate, site: int, message: GateShares) -> None:
+def gate_shares(state: OpeningGate, site: int, message: GateShares) -> None:
     """R4a: shares for exactly the survivors and the dropouts, each as its dealer signed it."""
     dropped = set(state.u2.dealings) - set(state.u3.inputs)
     if message.gate.keys() != state.u3.inputs.keys() or set(message.mask) != dropped:
         raise RemoteProtocolError("R4.9", "shares for other sites than the survivors and the dropouts")
     _answering(state.u3, site, message.statement)
+    context = state.u1.secrets
     for owner, share in message.gate.items():
         _share(context, "gate", owner, site, share, _entry(state.u2.dealings, owner, site).gate_commitment)
     for owner, share in message.mask.items():
         _share(context, "mask", owner, site, share, _entry(state.u2.dealings, owner, site).mask_commitment)
 
 
-def data_shares(context: bytes, state: OpeningData, site: int, message: DataShares) -> None:
+def data_shares(state: OpeningData, site: int, message: DataShares) -> None:
     """R4b: shares for exactly the survivors, each as its dealer signed it."""
     if message.data.keys() != state.u3.inputs.keys():
         raise RemoteProtocolError("R4.10", "shares for other sites than the survivors")
     _answering(state.u3, site, message.statement)
+    context = state.u1.secrets
     for owner, share in message.data.items():
         _share(context, "data", owner, site, share, _entry(state.u2.dealings, owner, site).data_commitment)
-
-
-def result(
-    plan: RoundPlan,
-    blocks: Sequence[PlannedBlock],
-    values: NDArray[np.int64],
-    survivors: int,
-    gate_total: int,
-) -> int:
-    """R5: the opened numbers lie where honest contributions can put them; return the number of people.
-
-    The people are compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
-    """
-    people = int(values[0])
-    if not gate_total <= people <= plan.protection.max_participants:
-        raise RemoteProtocolError(
-            "R5.3",
-            "the opened number of people is above max_participants or below the gate; nothing is published",
-        )
-    bounds = [
-        (people if block.per == "person" else survivors) * block.unit_bound + survivors for block in blocks
-    ]
-    block = first_beyond(blocks, bounds, values)
-    if block is not None:
-        raise RemoteProtocolError(
-            "R5.4", f"block {block.name} is out of its possible range: a site sent impossible numbers"
-        )
-    return people
 
 
 def _answering(u3: U3, site: int, statement: bytes) -> None:

@@ -5,15 +5,17 @@
     Advertising -> Sharing -> Masking -> Agreeing -> OpeningGate -> OpeningData -> Combining -> Opened
         R0            R1         R2         R3           R4a            R4b                       R5
 
-Any state may go to Aborted. Seeds exist from OpeningGate on, in memory only.
+An attempt whose secrets were dealt ahead begins with Masking. Any state may go to Aborted. Seeds exist from OpeningGate on, in memory only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.ahead import advert_of, shares_of
+from cohortsum.protocol.context import slot_context
 from cohortsum.protocol.effects import Supplies
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import Dropouts
@@ -32,8 +34,12 @@ class CoordinatorSetup:
         plan: the plan it built from the signed study.
         approvals: signed approvals by roster index; for a retry those of the bound survivors only.
         bound_survivors: indices the attempt is bound to; empty for a first attempt that stands alone.
+        exact: whether none of them may be missing; an iteration may lose sites whose totals may be found by subtracting.
         earlier: context of the opened round whose unchanged blocks do not travel again; empty for none.
         unchanged: names of these blocks.
+        ahead: how many secrets the sites deal beside this attempt's own, for iterations after it.
+        dealt: what an earlier attempt dealt, where this one uses a slot of it.
+        slot: which one, from 1.
     """
 
     signer: Signer
@@ -43,6 +49,10 @@ class CoordinatorSetup:
     bound_survivors: tuple[int, ...] = ()
     earlier: bytes = b""
     unchanged: frozenset[str] = frozenset()
+    exact: bool = True
+    ahead: int = 0
+    dealt: "DealtAhead | None" = None
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +64,12 @@ class Advertising:
 
 @dataclass(frozen=True, slots=True)
 class U1:
-    """L1: who advertised what, under which threshold."""
+    """L1: who advertised what, under which threshold, and the context that their secrets are bound to."""
 
     h1: bytes
     threshold: int
     adverts: Mapping[int, Advert]
+    secrets: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,38 @@ class U2:
 
     h2: bytes
     dealings: Mapping[int, Dealing]
+
+
+@dataclass(frozen=True, slots=True)
+class DealtAhead:
+    """What an attempt dealt for iterations after it, as the coordinator keeps it in memory: no secret is among it.
+
+    Attributes:
+        context: of that attempt.
+        u1: of that attempt.
+        u2: of that attempt.
+        slots: how many.
+    """
+
+    context: bytes
+    u1: U1
+    u2: U2
+    slots: int
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The sites whose secrets these are; empty where one of them did not deal."""
+        return tuple(sorted(self.u1.adverts)) if self.u1.adverts.keys() == self.u2.dealings.keys() else ()
+
+    def of_slot(self, slot: int) -> tuple[U1, U2]:
+        """Return both with the keys and commitments of one slot, from 1."""
+        adverts = {index: advert_of(advert, slot) for index, advert in self.u1.adverts.items()}
+        dealings = {
+            index: replace(dealing, shares=shares_of(dealing.shares, slot))
+            for index, dealing in self.u2.dealings.items()
+        }
+        u1 = replace(self.u1, adverts=adverts, secrets=slot_context(self.context, slot))
+        return u1, replace(self.u2, dealings=dealings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +195,7 @@ class OpeningData:
     u2: U2
     u3: U3
     gate_total: int
+    mask_seeds: Mapping[int, int] = field(repr=False)
     dropouts: Dropouts
     answers: Mapping[int, DataShares] = field(repr=False)
 
@@ -164,6 +208,8 @@ class Combining:
     u2: U2
     u3: U3
     gate_total: int
+    mask_seeds: Mapping[int, int] = field(repr=False)
+    data_seeds: Mapping[int, int] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

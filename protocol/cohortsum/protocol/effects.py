@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cohortsum.crypto.masks import Vector
+from cohortsum.protocol.ahead import Ahead
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.masking import MaskKeys
 from cohortsum.protocol.messages import Envelope, Packet
@@ -85,9 +89,6 @@ class SetOpened:
     result: bytes
 
 
-Record = RoundSeen | PeersSeen | ContextSpent | SurvivorsSigned | SurvivorsNamed | Answered | SetOpened
-
-
 @dataclass(frozen=True, slots=True)
 class Send:
     """A site's packet for the coordinator; ``words`` follow as a stream where the packet announces them."""
@@ -105,6 +106,35 @@ class Contribute:
 
 
 @dataclass(frozen=True, slots=True)
+class SumSeen:
+    """Record: the sum that this site recomputed from the survivors' masked inputs and the opened seeds (R5.0).
+
+    Attributes:
+        context: of the attempt.
+        survivors: whose sum it is, roster indices.
+        blocks: what travelled.
+        values: (total size of the blocks,) int64.
+    """
+
+    context: bytes
+    survivors: tuple[int, ...]
+    blocks: tuple[PlannedBlock, ...]
+    values: NDArray[np.int64] = field(repr=False)
+
+
+Record = (
+    RoundSeen | PeersSeen | ContextSpent | SurvivorsSigned | SurvivorsNamed | Answered | SetOpened | SumSeen
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DealtAhead:
+    """The attempt dealt secrets for later iterations; the edge keeps them in memory and wipes them if it does not open."""
+
+    secrets: Ahead = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RoundOver:
     """The round has ended for this site; its secrets are wiped. ``reason`` is empty after a result."""
 
@@ -112,7 +142,7 @@ class RoundOver:
     reason: str
 
 
-SiteEffect = Record | Send | Contribute | RoundOver
+SiteEffect = Record | Send | Contribute | DealtAhead | RoundOver
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,18 @@ class NotTakingPart:
 class Opening:
     """R0: the coordinator opens an attempt.
 
-    ``earlier`` is the context of an opened round whose unchanged blocks do not travel again; empty for a round that stands alone.
+    Attributes:
+        key: which attempt.
+        study_digest: of the study, 32 bytes.
+        roster_digest: of the roster it names, 32 bytes.
+        epoch: label of the data epoch.
+        approvals: by roster index.
+        survivors: roster indices that the attempt is bound to; empty for nobody.
+        earlier: context of an opened round whose unchanged blocks do not travel again; empty for a round that stands alone.
+        plan: digest of the plan of an iteration after the first; empty in the first.
+        ahead: how many secrets are dealt beside this attempt's own, for iterations after it.
+        dealt: context of the attempt that dealt this one's secrets ahead; empty where it deals its own.
+        slot: which of these secrets, from 1.
     """
 
     key: RoundKey
@@ -107,6 +118,10 @@ class Opening:
     approvals: tuple[Envelope, ...]
     survivors: tuple[int, ...]
     earlier: bytes = b""
+    plan: bytes = b""
+    ahead: int = 0
+    dealt: bytes = b""
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +129,7 @@ class Advert:
     """R0: a site's public keys of this attempt, its commitments to both self seeds, and its standing.
 
     ``counter`` is how many masked inputs it ever made; ``protected`` and ``used`` are for the rule of protected sites (R3.8).
+    ``ahead`` holds, per slot dealt ahead, a mask key and both commitments, 32 bytes each.
     """
 
     channel_key: bytes
@@ -123,6 +139,7 @@ class Advert:
     counter: int = 0
     protected: bool = False
     used: bytes = b""
+    ahead: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +165,7 @@ class Shares:
     """R1: a dealer's signed list, one entry per site of L1, itself included, by roster index.
 
     The digests stand in columns, 32 bytes per holder: a site receives n lists of n entries and reads one entry of each.
+    ``ahead_commitments`` hold, per holder, the commitments to mask, gate and data share of every slot dealt ahead.
     """
 
     adverts_digest: bytes
@@ -156,10 +174,13 @@ class Shares:
     mask_commitments: bytes = field(repr=False)
     gate_commitments: bytes = field(repr=False)
     data_commitments: bytes = field(repr=False)
+    ahead_commitments: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of(cls, adverts_digest: bytes, entries: Sequence[ShareEntry]) -> "Shares":
-        """Return the list that holds these entries."""
+    def of(
+        cls, adverts_digest: bytes, entries: Sequence[ShareEntry], ahead_commitments: bytes = b""
+    ) -> "Shares":
+        """Return the list that holds these entries, with the commitments to what is dealt ahead."""
         return cls(
             adverts_digest,
             tuple(entry.holder for entry in entries),
@@ -167,6 +188,7 @@ class Shares:
             b"".join(entry.mask_commitment for entry in entries),
             b"".join(entry.gate_commitment for entry in entries),
             b"".join(entry.data_commitment for entry in entries),
+            ahead_commitments,
         )
 
     def entry(self, holder: int) -> ShareEntry:
@@ -255,10 +277,16 @@ class DataShares:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """R5: the round is over; the digest names the opened result."""
+    """R5: the round is over; the digest names the opened result.
+
+    Where sites recompute the sum (R5.0), ``data`` holds the data seeds of all survivors and ``mask`` the mask seeds of the
+    dropouts, by owner; the masked words of the survivors are attached, by roster index.
+    """
 
     statement: bytes
     result_digest: bytes
+    data: Mapping[int, int] = field(default_factory=dict[int, int], repr=False)
+    mask: Mapping[int, int] = field(default_factory=dict[int, int], repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,31 @@
-"""Opening the gate: recomputing the capped count from what was opened, believing nobody's number.
+"""Opening gate and data: recomputing a sum from what was opened, believing nobody's number.
 
-Both sides run this: the coordinator to know whether to go on, every site to decide whether it releases the shares of the
-data seeds. A single count stays hidden: the gate masks between two honest survivors are unknown to everyone else.
+Both sides run this. The gate: the coordinator to know whether to go on, every site to decide whether it releases the shares of
+the data seeds. The data: the coordinator for its result, and every site where another round follows from it. A single input
+stays hidden: the masks between two honest survivors are unknown to everyone else.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cohortsum.crypto.commitments import commit_seed
+from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import RemoteProtocolError
-from cohortsum.crypto.masks import add_masks
+from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.protocol.bounds import Protection
-from cohortsum.protocol.masking import Dropouts, add_words, removal_keys, signed, words_from_bytes
+from cohortsum.protocol.masking import (
+    Dropouts,
+    add_words,
+    removal_keys,
+    signed,
+    words_from_bytes,
+    words_to_bytes,
+)
 from cohortsum.protocol.messages import Advert, GateOpening
-from cohortsum.protocol.plan import GATE_LENGTH
+from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan, first_beyond
 from cohortsum.protocol.seeds import mask_key
 
 
@@ -51,10 +61,52 @@ def gate_sum(context: bytes, h1: bytes, h2: bytes, opening: GateOpening, dropout
     return int(np.sum(signed(total)))
 
 
-def dropouts_of(context: bytes, opening: GateOpening, adverts: Mapping[int, Advert]) -> Dropouts:
-    """Return what the dropouts of an opening left in the survivors' vectors; their seeds are already checked."""
+def dropouts_of(
+    secrets: bytes, seeds: Mapping[int, int], survivors: Iterable[int], adverts: Mapping[int, Advert]
+) -> Dropouts:
+    """Return what dropouts left in the survivors' vectors.
+
+    Args:
+        secrets: the context that mask keys are bound to.
+        seeds: the opened mask seeds of the dropouts, by index, already checked.
+        survivors: U3.
+        adverts: of U1.
+    """
     publics = {owner: advert.mask_key for owner, advert in adverts.items()}
-    return Dropouts.of(context, opening.dropped, opening.survivors, publics)
+    return Dropouts.of(secrets, seeds, survivors, publics)
+
+
+def result_digest(words: Vector) -> bytes:
+    """Return the digest by which a closing names the opened words."""
+    return digest("cohortsum/v1/result", words_to_bytes(words))
+
+
+def check_result(
+    plan: RoundPlan,
+    blocks: Sequence[PlannedBlock],
+    values: NDArray[np.int64],
+    survivors: int,
+    gate_total: int = 0,
+) -> int:
+    """R5: the opened numbers lie where honest contributions can put them; return the number of people.
+
+    The people are compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
+    """
+    people = int(values[0])
+    if not gate_total <= people <= plan.protection.max_participants:
+        raise RemoteProtocolError(
+            "R5.3",
+            "the opened number of people is above max_participants or below the gate; nothing is published",
+        )
+    bounds = [
+        (people if block.per == "person" else survivors) * block.unit_bound + survivors for block in blocks
+    ]
+    block = first_beyond(blocks, bounds, values)
+    if block is not None:
+        raise RemoteProtocolError(
+            "R5.4", f"block {block.name} is out of its possible range: a site sent impossible numbers"
+        )
+    return people
 
 
 def check_gate(total: int, protection: Protection, min_participants: int, check: str) -> None:

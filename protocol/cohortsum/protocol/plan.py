@@ -58,6 +58,9 @@ class RoundPlan:
         protection: the study's thresholds.
         blocks: the blocks in the order they travel; the first holds the number of people, alone.
         items: every supply item, sorted; a site signs yes or no for each.
+        seen: whether sites may see the opened sums and recompute them, because another round or their own rows need them.
+        iteration: 1 for the first round of a study.
+        parameters: digest of the numbers that an iteration depends on, 32 bytes; empty in the first.
         length: how many numbers all blocks hold.
         digest: SHA-256 over everything above: two builders of one study must agree on it.
     """
@@ -69,6 +72,9 @@ class RoundPlan:
     protection: Protection
     blocks: tuple[PlannedBlock, ...]
     items: tuple[str, ...]
+    seen: bool = False
+    iteration: int = 1
+    parameters: bytes = b""
     length: int = field(init=False)
     digest: bytes = field(init=False, repr=False)
 
@@ -114,6 +120,7 @@ class RoundPlan:
             encode(*map(number, numbers)),
             encode(*(item.encode() for item in self.items)),
             *parts,
+            *((encode(number(self.iteration), self.parameters),) if self.seen else ()),
         )
 
     def kept(self, supplies: Mapping[int, frozenset[str]]) -> tuple[PlannedBlock, ...]:

@@ -28,8 +28,8 @@ class Transcript:
 
     Attributes:
         opening: the coordinator's.
-        adverts: of L1, by roster index.
-        shares: of U2, by roster index.
+        adverts: of L1, by roster index; where secrets were dealt ahead, those of the attempt that dealt them.
+        shares: of U2, by roster index; likewise.
         masked: of whoever sent one, by roster index.
         survivors: roster indices that were named; empty where none were.
         consistency: the R3 signatures.
@@ -93,14 +93,17 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
     opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
     approvals = [held.digest for held in opening.approvals]
     supplies = ApprovalBook(plan, roster).read(opening.approvals)
-    inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier)
+    batch = (opening.ahead, opening.dealt, opening.slot)
+    meant = opening.plan or plan.digest  # of an iteration, whose parameters the reader need not know any more
+    inputs = public_inputs(meant, approvals, opening.survivors, opening.earlier, *batch)
     if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
         raise RemoteProtocolError("M3", "the transcript is of another study or version")
-    adverts = _opened(transcript.adverts, Advert, context, roster)
-    shares = _opened(transcript.shares, Shares, context, roster)
+    dealt = opening.dealt or context
+    adverts = _opened(transcript.adverts, Advert, dealt, roster)
+    shares = _opened(transcript.shares, Shares, dealt, roster)
     masked = _opened(transcript.masked, MaskedInput, context, roster)
-    h1 = adverts_digest(context, transcript.adverts)
-    h2 = shares_digest(context, h1, transcript.shares)
+    h1 = adverts_digest(dealt, transcript.adverts)
+    h2 = shares_digest(dealt, h1, transcript.shares)
     mine = masked.get(own)
     if mine is None or (mine[1].adverts_digest, mine[1].shares_digest) != (h1, h2):
         raise RemoteProtocolError(

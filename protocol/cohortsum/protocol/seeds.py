@@ -3,6 +3,9 @@
 Three seeds are shared among U1: S gives the mask key pair (opened only if the site drops out), Bg and Bd give the self masks
 of the gate and the data part (opened only if it survives). All are fresh for every attempt, live in memory only and are
 wiped when it ends.
+
+An iterative fit may deal for several iterations in one exchange: beside the attempt's own three seeds it then deals three more
+per *slot*, bound to a context of the slot. A slot serves one attempt at one later iteration (`ahead`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,35 +19,29 @@ from cohortsum.crypto.encoding import digest, encode, number
 from cohortsum.crypto.sealing import KEY_AND_NONCE_BYTES
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.shamir import split
+from cohortsum.protocol.context import slot_context
 from cohortsum.protocol.messages import Advert
 
 PARTS = ("gate", "data")
 SHARE_KINDS = ("mask", "gate", "data")
-SHARES_PLAINTEXT_BYTES = 8 + 8 + 32 + 3 * gf.ELEMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Seeds:
-    """One attempt's secrets: the channel key's seed and the three shared seeds, each a field element of 32 bytes."""
+class SharedSeeds:
+    """The three seeds of which shares are dealt, each a field element of 32 bytes."""
 
-    channel: SecretBytes
     mask: SecretBytes
     gate: SecretBytes
     data: SecretBytes
 
     @classmethod
-    def draw(cls, randomness: Callable[[int], bytes]) -> "Seeds":
+    def fresh(cls, randomness: Callable[[int], bytes]) -> "SharedSeeds":
         """Return fresh seeds from ``randomness(size) -> bytes``; the edge hands in the system's generator."""
 
         def element(kind: str) -> SecretBytes:
             return SecretBytes(gf.to_bytes(gf.draw(randomness)), kind)
 
-        return cls(
-            SecretBytes(randomness(32), "channel seed"),
-            element("mask seed"),
-            element("gate seed"),
-            element("data seed"),
-        )
+        return cls(element("mask seed"), element("gate seed"), element("data seed"))
 
     def element(self, kind: str) -> int:
         """Return the seed of one share kind as a field element."""
@@ -52,8 +49,34 @@ class Seeds:
 
     def wipe(self) -> None:
         """Forget every seed."""
-        for seed in (self.channel, self.mask, self.gate, self.data):
+        for seed in (self.mask, self.gate, self.data):
             seed.wipe()
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds(SharedSeeds):
+    """One attempt's secrets: its three shared seeds, the channel key's seed, and what it deals ahead, by slot."""
+
+    channel: SecretBytes
+    ahead: tuple[SharedSeeds, ...] = ()
+
+    @classmethod
+    def draw(cls, randomness: Callable[[int], bytes], ahead: int = 0) -> "Seeds":
+        """Return fresh seeds for an attempt that deals ``ahead`` slots for later ones."""
+        channel, own = SecretBytes(randomness(32), "channel seed"), SharedSeeds.fresh(randomness)
+        slots = tuple(SharedSeeds.fresh(randomness) for _ in range(ahead))
+        return cls(own.mask, own.gate, own.data, channel, slots)
+
+    @property
+    def shared(self) -> SharedSeeds:
+        """The attempt's own three seeds."""
+        return SharedSeeds(self.mask, self.gate, self.data)
+
+    def wipe(self) -> None:
+        """Forget every seed, those dealt ahead too."""
+        self.channel.wipe()
+        for seeds in (self.shared, *self.ahead):
+            seeds.wipe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +87,6 @@ class HeldShares:
     gate: int = field(repr=False)
     data: int = field(repr=False)
 
-    def pack(self, dealer: int, holder: int, h1: bytes) -> bytes:
-        """Return the fixed-length plaintext that is sealed."""
-        shares = b"".join(gf.to_bytes(share) for share in (self.mask, self.gate, self.data))
-        return number(dealer) + number(holder) + h1 + shares
-
-    @classmethod
-    def unpack(cls, plaintext: bytes, dealer: int, holder: int, h1: bytes) -> "HeldShares | None":
-        """Return the shares, or None where dealer, holder or h1 inside differ."""
-        head = number(dealer) + number(holder) + h1
-        if len(plaintext) != SHARES_PLAINTEXT_BYTES or not plaintext.startswith(head):
-            return None
-        size, start = gf.ELEMENT_BYTES, len(head)
-        mask, gate, data = (
-            gf.from_bytes(plaintext[start + i * size : start + (i + 1) * size]) for i in range(3)
-        )
-        return cls(mask, gate, data)
-
     def commitments(self, context: bytes, dealer: int, holder: int) -> tuple[bytes, bytes, bytes]:
         """Return what the dealer signs about these shares, for mask, gate and data."""
         mask, gate, data = (
@@ -88,6 +94,25 @@ class HeldShares:
             for kind, share in zip(SHARE_KINDS, (self.mask, self.gate, self.data), strict=True)
         )
         return mask, gate, data
+
+
+def pack_shares(held: Sequence[HeldShares], dealer: int, holder: int, h1: bytes) -> bytes:
+    """Return the fixed-length plaintext that is sealed: an attempt's own shares, then those of its slots."""
+    shares = (gf.to_bytes(share) for one in held for share in (one.mask, one.gate, one.data))
+    return number(dealer) + number(holder) + h1 + b"".join(shares)
+
+
+def unpack_shares(
+    plaintext: bytes, sets: int, dealer: int, holder: int, h1: bytes
+) -> tuple[HeldShares, ...] | None:
+    """Return the shares of an attempt and its slots, ``sets`` in all, or None where dealer, holder or h1 inside differ."""
+    head, size = number(dealer) + number(holder) + h1, gf.ELEMENT_BYTES
+    if len(plaintext) != len(head) + 3 * sets * size or not plaintext.startswith(head):
+        return None
+    shares = [
+        gf.from_bytes(plaintext[start : start + size]) for start in range(len(head), len(plaintext), size)
+    ]
+    return tuple(HeldShares(*shares[start : start + 3]) for start in range(0, len(shares), 3))
 
 
 def mask_key(context: bytes, seed: int) -> AgreementKey:
@@ -104,19 +129,22 @@ def advertise(
     context: bytes, index: int, seeds: Seeds, counter: int = 0, protected: bool = False, used: bytes = b""
 ) -> Advert:
     """Return the advert of site ``index``, with its standing as `Advert` has it."""
-    return Advert(
-        channel_key(context, seeds).public,
-        mask_key(context, seeds.element("mask")).public,
-        commit_seed(context, "gate", index, seeds.element("gate")),
-        commit_seed(context, "data", index, seeds.element("data")),
-        counter,
-        protected,
-        used,
-    )
+
+    def public(bound_to: bytes, shared: SharedSeeds) -> tuple[bytes, bytes, bytes]:
+        return (
+            mask_key(bound_to, shared.element("mask")).public,
+            commit_seed(bound_to, "gate", index, shared.element("gate")),
+            commit_seed(bound_to, "data", index, shared.element("data")),
+        )
+
+    slots = [public(slot_context(context, slot), shared) for slot, shared in enumerate(seeds.ahead, start=1)]
+    own = public(context, seeds)
+    ahead = b"".join(part for slot in slots for part in slot)
+    return Advert(channel_key(context, seeds).public, *own, counter, protected, used, ahead)
 
 
 def deal(
-    seeds: Seeds, threshold: int, holders: Sequence[int], randomness: Callable[[int], bytes]
+    seeds: SharedSeeds, threshold: int, holders: Sequence[int], randomness: Callable[[int], bytes]
 ) -> Mapping[int, HeldShares]:
     """Return fresh shares of the three seeds for every holder, by roster index; the share point is index + 1."""
     points = [holder + 1 for holder in holders]

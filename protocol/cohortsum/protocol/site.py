@@ -10,6 +10,7 @@ one of the same kind is refused (M5).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,20 @@ from cohortsum.crypto.masks import add_masks
 from cohortsum.crypto.sealing import seal
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol import site_checks as checks
-from cohortsum.protocol.context import context_hash, public_inputs
+from cohortsum.protocol.ahead import Ahead, commitments_for
+from cohortsum.protocol.context import context_hash, public_inputs, slot_context
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
     Contribute,
+    DealtAhead,
     PeersSeen,
     RoundOver,
     RoundSeen,
     Send,
     SetOpened,
     SiteEffect,
+    SumSeen,
     SurvivorsNamed,
     SurvivorsSigned,
 )
@@ -66,6 +70,7 @@ from cohortsum.protocol.seeds import (
     ciphertext_digest,
     deal,
     mask_key,
+    pack_shares,
     pair_mask_keys,
     sealing_data,
     sealing_key,
@@ -77,10 +82,12 @@ from cohortsum.protocol.site_states import (
     Attempt,
     Contributing,
     DataAnswered,
+    Dealt,
     GateAnswered,
     Idle,
     Masked,
     Over,
+    Roll,
     Shared,
     SiteSetup,
     SiteState,
@@ -147,7 +154,7 @@ class SiteRound:
         setup, attempt, roll, dealt = self.setup, state.attempt, state.roll, state.dealt
         checks.contribution(setup, attempt, people, values)
         gate = np.array([min(people, setup.plan.protection.gate_cap)], dtype=np.int64)
-        own = mask_key(attempt.context, attempt.seeds.element("mask"))
+        own = mask_key(roll.secrets, attempt.seeds.element("mask"))
         pairs = {
             peer: pair_mask_keys(
                 own, setup.index, roll.adverts[peer].mask_key, peer, attempt.context, roll.h1, dealt.h2
@@ -222,9 +229,7 @@ class SiteRound:
             case Advertised() if isinstance(message, Adverts):
                 return self._share(state, message)
             case Shared() if isinstance(message, Delivery):
-                dealt = checks.delivery(self.setup, state, message, packet.attachments)
-                effect = Contribute(attempt.context, attempt.blocks)
-                return Contributing(attempt, state.roll, dealt), (effect,)
+                return self._hold(state, message, packet.attachments)
             case Masked() if isinstance(message, Survivors):
                 return self._agree(state, message)
             case Agreed() if isinstance(message, Quorum):
@@ -232,9 +237,9 @@ class SiteRound:
             case GateAnswered() if isinstance(message, GateOpening):
                 return self._answer_data(state.agreed, message)
             case DataAnswered() | GateAnswered() if isinstance(message, Closing):
-                return self._close(state.agreed, message)
+                return self._close(state.agreed, message, packet.attachments)
             case Agreed() if isinstance(message, Closing):  # t others sufficed before this site could answer
-                return self._close(state, message)
+                return self._close(state, message, packet.attachments)
             case _:
                 raise RemoteProtocolError(
                     "M4", f"{packet.envelope.kind.name} is not expected in state {type(state).__name__}"
@@ -246,38 +251,72 @@ class SiteRound:
         checks.opening(setup, opening)
         supplies = setup.approvals.read(opening.approvals)
         approvals = [held.digest for held in opening.approvals]
-        inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier)
+        batch = (opening.ahead, opening.dealt, opening.slot)
+        inputs = public_inputs(plan.digest, approvals, opening.survivors, opening.earlier, *batch)
         context = context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs)
         if context != envelope.context:
             raise RemoteProtocolError("M3", "the opening's context is not the one this site derives from it")
-        bound = setup.bound_survivors or opening.survivors or None
+        bound, within = setup.bound_survivors or opening.survivors or None, None
+        if plan.iteration > 1:
+            bound, within = setup.bound_survivors, opening.survivors
         unchanged = setup.earlier[opening.earlier].unchanged if opening.earlier else frozenset[str]()
         blocks = plan.travelling(supplies, unchanged)
-        attempt = Attempt(context, bound, blocks, supplies, Seeds.draw(self._randomness))
+        seen = RoundSeen(context, opening.key)
+        if setup.ahead is not None and opening.dealt:
+            seeds, adverts, shares = setup.ahead.spend(opening.slot)
+            attempt = Attempt(context, bound, within, blocks, supplies, seeds)
+            secrets = slot_context(opening.dealt, opening.slot)
+            roll = Roll(setup.ahead.h1, setup.ahead.threshold, adverts, secrets)
+            contributing = Contributing(attempt, roll, Dealt(setup.ahead.h2, shares))
+            return contributing, (seen, Contribute(context, blocks))
+        own = Seeds.draw(self._randomness, opening.ahead)
+        attempt = Attempt(context, bound, within, blocks, supplies, own)
         standing = (setup.counter, setup.protected, setup.used)
-        advert = setup.signer.sign(context, advertise(context, setup.index, attempt.seeds, *standing))
-        return Advertised(attempt, advert), (RoundSeen(context, opening.key), Send(Packet(advert)))
+        advert = setup.signer.sign(context, advertise(context, setup.index, own, *standing))
+        return Advertised(attempt, advert, own), (seen, Send(Packet(advert)))
 
     def _share(self, state: Advertised, message: Adverts) -> tuple[SiteState, Effects]:
         setup, attempt = self.setup, state.attempt
         roll = checks.roll(setup, state, message)
-        own = channel_key(attempt.context, attempt.seeds)
-        dealt = deal(attempt.seeds, roll.threshold, sorted(roll.adverts), self._randomness)
+        own = channel_key(attempt.context, state.own)
+        holders = sorted(roll.adverts)
+        dealt = [
+            deal(seeds, roll.threshold, holders, self._randomness) for seeds in (state.own, *state.own.ahead)
+        ]
         entries: list[ShareEntry] = []
+        ahead: list[bytes] = []
         ciphertexts: list[bytes] = []
         channels: dict[int, SecretBytes] = {}
-        for holder, shares in sorted(dealt.items()):
+        for holder in holders:
+            shares, *slots = (one[holder] for one in dealt)
             peer = roll.adverts[holder].channel_key
             channels[holder] = channel_secret(own, peer, attempt.context)
             key = sealing_key(channels[holder], attempt.context, setup.index, holder, roll.h1)
             associated = sealing_data(attempt.context, roll.h1, setup.index, holder)
-            ciphertext = seal(key, shares.pack(setup.index, holder, roll.h1), associated)
+            plaintext = pack_shares((shares, *slots), setup.index, holder, roll.h1)
+            ciphertext = seal(key, plaintext, associated)
             ciphertexts.append(ciphertext)
             commitments = shares.commitments(attempt.context, setup.index, holder)
             entries.append(ShareEntry(holder, ciphertext_digest(ciphertext), *commitments))
-        envelope = setup.signer.sign(attempt.context, Shares.of(roll.h1, entries))
+            ahead += commitments_for(attempt.context, slots, setup.index, holder)
+        envelope = setup.signer.sign(attempt.context, Shares.of(roll.h1, entries, b"".join(ahead)))
         seen = PeersSeen(attempt.context, {index: advert.counter for index, advert in roll.adverts.items()})
-        return Shared(attempt, roll, envelope, channels), (seen, Send(Packet(envelope, tuple(ciphertexts))))
+        shared = Shared(attempt, roll, envelope, state.own, channels)
+        return shared, (seen, Send(Packet(envelope, tuple(ciphertexts))))
+
+    def _hold(
+        self, state: Shared, message: Delivery, ciphertexts: tuple[bytes, ...]
+    ) -> tuple[SiteState, Effects]:
+        attempt, roll, own = state.attempt, state.roll, state.own
+        dealt, slots = checks.delivery(self.setup, state, message, ciphertexts)
+        own.channel.wipe()
+        attempt = replace(attempt, seeds=own.shared)
+        contributing = Contributing(attempt, roll, dealt)
+        effect = Contribute(attempt.context, attempt.blocks)
+        if not own.ahead:
+            return contributing, (effect,)
+        held = Ahead(attempt.context, roll.h1, dealt.h2, roll.threshold, roll.adverts, own.ahead, slots)
+        return contributing, (DealtAhead(held), effect)
 
     def _agree(self, state: Masked, message: Survivors) -> tuple[SiteState, Effects]:
         attempt, roll, dealt = state.attempt, state.roll, state.dealt
@@ -310,12 +349,16 @@ class SiteRound:
         envelope = self.setup.signer.sign(agreed.attempt.context, answer)
         return Answered(agreed.attempt.context, part, envelope.digest), Send(Packet(envelope))
 
-    def _close(self, agreed: Agreed, message: Closing) -> tuple[SiteState, Effects]:
+    def _close(self, agreed: Agreed, message: Closing, words: tuple[bytes, ...]) -> tuple[SiteState, Effects]:
         if message.statement != agreed.statement:
             raise RemoteProtocolError("R5.1", "the closing names another survivor set than this site signed")
-        context = agreed.attempt.context
+        context, survivors = agreed.attempt.context, tuple(sorted(agreed.survivors))
+        seen: Effects = ()
+        if message.data or words:
+            values = checks.recomputed(self.setup, agreed, message, words, self._add)
+            seen = (SumSeen(context, survivors, agreed.attempt.blocks, values),)
         agreed.attempt.seeds.wipe()
-        return Over(context), (SetOpened(context, message.result_digest), RoundOver(context, ""))
+        return Over(context), (SetOpened(context, message.result_digest), *seen, RoundOver(context, ""))
 
 
 def _attempt(state: SiteState) -> Attempt | None:

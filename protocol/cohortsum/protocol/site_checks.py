@@ -16,12 +16,21 @@ from cohortsum.crypto.errors import (
     ShareError,
 )
 from cohortsum.crypto.sealing import unseal
+from cohortsum.protocol.ahead import SLOT_BYTES, advert_of, commitments_for
 from cohortsum.protocol.bounds import check_bounds, threshold
 from cohortsum.protocol.envelope import open_envelope
-from cohortsum.protocol.masking import words_digest, words_from_bytes
+from cohortsum.protocol.masking import (
+    AddMasks,
+    add_words,
+    removal_keys,
+    signed,
+    words_digest,
+    words_from_bytes,
+)
 from cohortsum.protocol.messages import (
     Advert,
     Adverts,
+    Closing,
     Consistency,
     Delivery,
     GateOpening,
@@ -31,11 +40,19 @@ from cohortsum.protocol.messages import (
     Shares,
     Survivors,
 )
-from cohortsum.protocol.opening import check_gate, check_mask_seed, check_self_seed, dropouts_of, gate_sum
+from cohortsum.protocol.opening import (
+    check_gate,
+    check_mask_seed,
+    check_result,
+    check_self_seed,
+    dropouts_of,
+    gate_sum,
+    result_digest,
+)
 from cohortsum.protocol.plan import Suppliers, first_beyond
 from cohortsum.protocol.protected import protected_rule
 from cohortsum.protocol.roster import Role, SiteId
-from cohortsum.protocol.seeds import HeldShares, ciphertext_digest, sealing_data, sealing_key
+from cohortsum.protocol.seeds import HeldShares, ciphertext_digest, sealing_data, sealing_key, unpack_shares
 from cohortsum.protocol.site_states import Advertised, Agreed, Attempt, Dealt, Masked, Roll, Shared, SiteSetup
 from cohortsum.protocol.transcript import adverts_digest, shares_digest
 
@@ -62,6 +79,31 @@ def opening(setup: SiteSetup, message: Opening) -> None:
             raise RemoteProtocolError(
                 "R0.12", "the round builds on an earlier one that this site did not sign with these survivors"
             )
+    iteration(setup, message)
+
+
+def iteration(setup: SiteSetup, message: Opening) -> None:
+    """R0: the round is the next one of this study, with the parameters this site derived, and its secrets are not spent."""
+    plan, previous = setup.plan, setup.previous
+    if message.key.iteration != plan.iteration:
+        raise RemoteProtocolError(
+            "R0.13", f"iteration {message.key.iteration} is opened, this site is at {plan.iteration}"
+        )
+    if message.plan != (b"" if plan.iteration == 1 else plan.digest):
+        raise RemoteProtocolError("R5.2", "the iteration has other parameters than this site derived")
+    if previous is not None and not (message.survivors and set(message.survivors) <= set(previous)):
+        raise RemoteProtocolError(
+            "R0.14", "an iteration is over the survivors of the one before, or fewer of them"
+        )
+    if message.ahead and not (plan.seen and plan.iteration > 1 and not message.dealt):
+        raise RemoteProtocolError("R0.15", "secrets are dealt ahead in an iteration after the first only")
+    if not message.dealt:
+        return
+    ahead = setup.ahead
+    if ahead is None or ahead.context != message.dealt or not ahead.has(message.slot):
+        raise RemoteProtocolError("R0.16", "this site holds no such secrets dealt ahead, or has spent them")
+    if plan.iteration == 1 or message.survivors != ahead.members:
+        raise RemoteProtocolError("R0.16", "secrets dealt ahead serve exactly the sites that dealt them")
 
 
 def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
@@ -83,8 +125,16 @@ def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
             raise RemoteProtocolError(
                 "R1.9", f"{envelope.sender} has forgotten rounds that it took part in; it must recover first"
             )
+        if len(advert.ahead) != SLOT_BYTES * len(state.own.ahead):
+            raise RemoteProtocolError("R1.10", f"{envelope.sender} deals ahead for more or fewer iterations")
         adverts[index] = advert
-    keys = [key for advert in adverts.values() for key in (advert.channel_key, advert.mask_key)]
+    keys = [
+        key
+        for advert in adverts.values()
+        for slot in range(1, len(state.own.ahead) + 1)
+        for key in (advert_of(advert, slot).mask_key,)
+    ]
+    keys += [key for advert in adverts.values() for key in (advert.channel_key, advert.mask_key)]
     if len(set(keys)) != len(keys):
         raise RemoteProtocolError("R1.5", "two public keys of the adverts are the same")
     least = max(threshold(len(adverts)), setup.min_sites)
@@ -92,16 +142,24 @@ def roll(setup: SiteSetup, state: Advertised, message: Adverts) -> Roll:
         raise RemoteProtocolError("R1.6", f"{len(adverts)} sites advertised, {least} are required")
     if state.attempt.bound is not None and tuple(adverts) != state.attempt.bound:
         raise RemoteProtocolError("R1.6", "the round must hold exactly the survivors it is bound to")
+    if state.attempt.within is not None and not adverts.keys() <= set(state.attempt.within):
+        raise RemoteProtocolError("R1.6", "the iteration holds a site that the one before did not")
     check_bounds(len(adverts), setup.plan.protection, "R1.7")
-    return Roll(adverts_digest(context, message.adverts), threshold(len(adverts)), adverts)
+    return Roll(adverts_digest(context, message.adverts), threshold(len(adverts)), adverts, context)
 
 
-def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tuple[bytes, ...]) -> Dealt:
-    """R2: every dealer of U2 signed what it sealed for this site, and all of it opens and matches, now."""
+def delivery(
+    setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tuple[bytes, ...]
+) -> tuple[Dealt, Mapping[int, tuple[HeldShares, ...]]]:
+    """R2: every dealer of U2 signed what it sealed for this site, and all of it opens and matches, now.
+
+    Return the shares of this attempt, and by dealer those of the slots dealt ahead.
+    """
     context, at = state.attempt.context, state.roll
     if len(ciphertexts) != len(message.shares):
         raise RemoteProtocolError("R2.4", "one ciphertext per dealer is required")
     shares: dict[int, HeldShares] = {}
+    slots: dict[int, tuple[HeldShares, ...]] = {}
     for envelope, ciphertext in zip(message.shares, ciphertexts, strict=True):
         listed = open_envelope(envelope, Shares, context, setup.roster, Role.SITE)  # R2.4
         dealer = setup.roster.sites[SiteId(envelope.sender)]
@@ -110,7 +168,8 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
         if shares and dealer <= max(shares):
             raise RemoteProtocolError("R2.1", "dealers must come by roster index, once each")
         try:
-            shares[dealer] = _unseal(setup, state, dealer, listed, ciphertext)
+            shares[dealer], *further = _unseal(setup, state, dealer, listed, ciphertext)
+            slots[dealer] = tuple(further)
         except RemoteProtocolError as error:
             error.accused = envelope.sender
             raise
@@ -119,11 +178,13 @@ def delivery(setup: SiteSetup, state: Shared, message: Delivery, ciphertexts: tu
     least = max(at.threshold, setup.min_sites)
     if len(shares) < least:
         raise RemoteProtocolError("R2.3", f"{len(shares)} sites dealt shares, {least} are required")
-    return Dealt(shares_digest(context, at.h1, message.shares), shares)
+    return Dealt(shares_digest(context, at.h1, message.shares), shares), slots
 
 
-def _unseal(setup: SiteSetup, state: Shared, dealer: int, listed: Shares, ciphertext: bytes) -> HeldShares:
-    context, at = state.attempt.context, state.roll
+def _unseal(
+    setup: SiteSetup, state: Shared, dealer: int, listed: Shares, ciphertext: bytes
+) -> tuple[HeldShares, ...]:
+    context, at, ahead = state.attempt.context, state.roll, len(state.own.ahead)
     if listed.adverts_digest != at.h1:
         raise RemoteProtocolError("R2.4", f"site index {dealer} dealt shares under another L1")
     if list(listed.holders) != sorted(at.adverts):
@@ -137,13 +198,21 @@ def _unseal(setup: SiteSetup, state: Shared, dealer: int, listed: Shares, cipher
     except AuthenticationError as error:
         raise RemoteProtocolError("R2.5", f"the shares of site index {dealer} do not open") from error
     try:
-        held = HeldShares.unpack(plaintext, dealer, setup.index, at.h1)
+        held = unpack_shares(plaintext, 1 + ahead, dealer, setup.index, at.h1)
     except ShareError as error:
         raise RemoteProtocolError("R2.7", f"a share of site index {dealer} is no field element") from error
     if held is None:
         raise RemoteProtocolError("R2.6", f"the shares of site index {dealer} are for somebody else")
     expected = (entry.mask_commitment, entry.gate_commitment, entry.data_commitment)
-    if held.commitments(context, dealer, setup.index) != expected:
+    own, *slots = held
+    place, size = listed.holders.index(setup.index), SLOT_BYTES * ahead
+    of_slots = b"".join(commitments_for(context, slots, dealer, setup.index))
+    signed_of_slots = listed.ahead_commitments[place * size : (place + 1) * size]
+    if len(listed.ahead_commitments) != size * len(listed.holders) or of_slots != signed_of_slots:
+        raise RemoteProtocolError(
+            "R2.7", f"the shares that site index {dealer} dealt ahead are not the ones it signed"
+        )
+    if own.commitments(context, dealer, setup.index) != expected:
         raise RemoteProtocolError("R2.7", f"the shares of site index {dealer} are not the ones it signed")
     return held
 
@@ -245,9 +314,42 @@ def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:
             raise RemoteProtocolError(
                 "R4.5", f"the gate words of site index {owner} are not the ones it signed"
             )
-        check_self_seed(context, "gate", owner, opened.seed, at.adverts[owner], "R4.6")
+        check_self_seed(at.secrets, "gate", owner, opened.seed, at.adverts[owner], "R4.6")
     for owner, seed in message.dropped.items():
-        check_mask_seed(context, owner, seed, at.adverts[owner], "R4.7")
-    dropouts = dropouts_of(context, message, at.adverts)
+        check_mask_seed(at.secrets, owner, seed, at.adverts[owner], "R4.7")
+    dropouts = dropouts_of(at.secrets, message.dropped, message.survivors, at.adverts)
     total = gate_sum(context, at.h1, agreed.dealt.h2, message, dropouts)
     check_gate(total, setup.plan.protection, setup.min_participants, "R4.8")
+
+
+def recomputed(
+    setup: SiteSetup, agreed: Agreed, message: Closing, words: tuple[bytes, ...], add: AddMasks
+) -> NDArray[np.int64]:
+    """R5.0: everything that was opened is what its owner signed; return the sum that this site adds up itself."""
+    at, context = agreed.roll, agreed.attempt.context
+    if not setup.plan.seen:
+        raise RemoteProtocolError("R5.0", "the sums of this round are not for sites, and none are taken")
+    if message.data.keys() != agreed.survivors.keys() or tuple(sorted(message.mask)) != agreed.dropped:
+        raise RemoteProtocolError("R5.0", "the opened sum names other survivors or dropouts")
+    if len(words) != len(agreed.survivors):
+        raise RemoteProtocolError("R5.0", "one masked input per survivor is required")
+    length = sum(block.size for block in agreed.attempt.blocks)
+    for (owner, masked), held in zip(sorted(agreed.survivors.items()), words, strict=True):
+        if len(held) != 8 * length or not hmac.compare_digest(
+            words_digest(words_from_bytes(held)), masked.data_digest
+        ):
+            raise RemoteProtocolError(
+                "R5.0", f"the masked input of site index {owner} is not the one it signed"
+            )
+        check_self_seed(at.secrets, "data", owner, message.data[owner], at.adverts[owner], "R5.0")
+    for owner, seed in message.mask.items():
+        check_mask_seed(at.secrets, owner, seed, at.adverts[owner], "R5.0")
+    dropouts = dropouts_of(at.secrets, message.mask, agreed.survivors, at.adverts)
+    keys = removal_keys("data", context, at.h1, agreed.dealt.h2, message.data, dropouts)
+    total = add_words(map(words_from_bytes, words), length)
+    add(total, keys.plus, keys.minus)
+    if not hmac.compare_digest(result_digest(total), message.result_digest):
+        raise RemoteProtocolError("R5.0", "the sum is another than the one the coordinator announced")
+    values = signed(total)
+    check_result(setup.plan, agreed.attempt.blocks, values, len(agreed.survivors))
+    return values

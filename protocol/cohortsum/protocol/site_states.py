@@ -5,6 +5,7 @@
     Idle -> Advertised -> Shared -> Contributing -> Masked -> Agreed -> GateAnswered -> DataAnswered -> Over
               R0            R1          R2            R2        R3          R4a              R4b         R5
 
+Where secrets were dealt ahead, Idle goes to Contributing at once.
 Any state may go to Over when the round is aborted or this site stops the context.
 """
 
@@ -13,13 +14,14 @@ from dataclasses import dataclass, field
 
 from cohortsum.crypto.errors import LocalProtocolError
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.protocol.ahead import Ahead
 from cohortsum.protocol.approvals import ApprovalBook
 from cohortsum.protocol.effects import Supplies
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Advert, Envelope, MaskedInput
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Roster
-from cohortsum.protocol.seeds import HeldShares, Seeds
+from cohortsum.protocol.seeds import HeldShares, Seeds, SharedSeeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class SiteSetup:
         min_sites: the stricter of study and policy.
         min_participants: the stricter of study and policy.
         min_participants_per_site: the stricter of study and policy.
-        bound_survivors: the survivor set it signed in an earlier attempt of this study, or None.
+        bound_survivors: the survivor set it signed in an earlier attempt at this iteration, or None.
         seen_rounds: (round id, iteration, attempt) of every round it took part in.
         approvals: what it has read of the study's approvals.
         earlier: opened rounds of earlier versions that a round may build on, by context.
@@ -56,6 +58,8 @@ class SiteSetup:
         protected: whether this site's own total is never to be found by subtracting.
         used: if protected, the attempt of this study in which t sites named it a survivor; empty: none yet.
         named: survivors that t sites named in attempts of this study, as this site recorded them, by context.
+        previous: survivors of the iteration before; an iteration holds them or some of them. None in the first.
+        ahead: secrets that were dealt for iterations, or None.
     """
 
     signer: Signer
@@ -74,6 +78,8 @@ class SiteSetup:
     protected: bool = False
     used: bytes = b""
     named: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict[bytes, tuple[int, ...]])
+    previous: tuple[int, ...] | None = None
+    ahead: Ahead | None = field(default=None, repr=False)
 
     @property
     def index(self) -> int:
@@ -86,22 +92,40 @@ class SiteSetup:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt as its opening fixed it: context, who it is bound to (None: nobody), what travels, who supplies, own seeds."""
+    """One attempt as its opening fixed it.
+
+    Attributes:
+        context: of the attempt.
+        bound: who exactly has to be in it, or None.
+        within: who may be in it, or None for everybody who approved: an iteration is over the people of the one before, or fewer.
+        blocks: what travels.
+        supplies: who supplies what.
+        seeds: this site's own.
+    """
 
     context: bytes
     bound: tuple[int, ...] | None
+    within: tuple[int, ...] | None
     blocks: tuple[PlannedBlock, ...]
     supplies: Supplies
-    seeds: Seeds
+    seeds: SharedSeeds
 
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """L1 as this site accepted it: h1, the threshold it derived, and the adverts of U1 by index."""
+    """L1 as this site accepted it.
+
+    Attributes:
+        h1: of the attempt that dealt.
+        threshold: as this site derived it.
+        adverts: of U1 by index; where secrets were dealt ahead, with the keys and commitments of the slot.
+        secrets: the context that keys, commitments and shares are bound to: the attempt's own, or that of the slot.
+    """
 
     h1: bytes
     threshold: int
     adverts: Mapping[int, Advert]
+    secrets: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +143,11 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """Keys and commitments are out; L1 is awaited."""
+    """Keys and commitments are out; L1 is awaited. ``own`` holds the seeds of ``attempt`` with the channel and the slots."""
 
     attempt: Attempt
     advert: Envelope
+    own: Seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +157,7 @@ class Shared:
     attempt: Attempt
     roll: Roll
     shares: Envelope
+    own: Seeds
     channels: Mapping[int, SecretBytes] = field(repr=False)
 
 

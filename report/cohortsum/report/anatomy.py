@@ -1,10 +1,12 @@
-"""Names of brain regions: what a FreeSurfer column means to a reader.
+"""Names of brain regions: what a FreeSurfer or ENIGMA column means to a reader.
 
-``lh_bankssts_thickness`` is hemisphere, Desikan-Killiany region, measure. Readers of a figure want ``banks of STS``
-under `left hemisphere`; the ENIGMA Toolbox wants ``L_bankssts``. A name that is not of this form stands for itself:
-outcomes are opaque text and only their display depends on this module.
+``lh_bankssts_thickness`` is hemisphere, Desikan-Killiany region, measure; ENIGMA writes ``L_bankssts_thickavg``. A
+structure under the cortex is ``Left-Hippocampus`` or ``Lhippo``. Readers of a figure want ``hippocampus`` under `left
+hemisphere`; the ENIGMA Toolbox wants its own names. A name that is of no such form stands for itself: outcomes are
+opaque text and only their display depends on this module.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,6 +14,7 @@ Hemisphere = Literal["left", "right"]
 Lobe = Literal["frontal", "parietal", "temporal", "occipital", "cingulate", "insula"]
 
 MEASURES: Final = ("thickness", "area", "volume")
+_ENIGMA_MEASURES: Final = {"thickavg": "thickness", "surfavg": "area"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,46 @@ DESIKAN_KILLIANY: Final[dict[str, Region]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Structure:
+    """A structure under the cortex.
+
+    Attributes:
+        label: as a reader names it.
+        enigma: as ENIGMA names it after ``L`` or ``R``; empty where it has no name there.
+    """
+
+    label: str
+    enigma: str
+
+
+SUBCORTICAL: Final[dict[str, Structure]] = {
+    "Lateral-Ventricle": Structure("lateral ventricle", "LatVent"),
+    "Thalamus": Structure("thalamus", "thal"),
+    "Caudate": Structure("caudate", "caud"),
+    "Putamen": Structure("putamen", "put"),
+    "Pallidum": Structure("pallidum", "pal"),
+    "Hippocampus": Structure("hippocampus", "hippo"),
+    "Amygdala": Structure("amygdala", "amyg"),
+    "Accumbens-area": Structure("accumbens", "accumb"),
+    "VentralDC": Structure("ventral diencephalon", ""),
+}
+"""Structures of one hemisphere as FreeSurfer 7 names them after ``Left-`` and ``Right-``."""
+
+_OTHER_NAMES: Final = {"Thalamus-Proper": "Thalamus"}  # FreeSurfer 6 and before
+_BY_ENIGMA: Final = {structure.enigma: name for name, structure in SUBCORTICAL.items() if structure.enigma}
+_SIDES: Final[dict[str, Hemisphere]] = {"lh": "left", "rh": "right", "L": "left", "R": "right"}
+_ASEG: Final = re.compile(r"(Left|Right)-(.+)")
+_ENIGMA_CORTEX: Final = re.compile(r"([LR])_(.+)_(thickavg|surfavg)")
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeName:
     """What an outcome's name says.
 
     Attributes:
         name: the name in the study.
         hemisphere: ``left`` or ``right``, or None where the name has no hemisphere.
-        structure: the name without hemisphere and measure, for example ``bankssts``.
+        structure: the name without hemisphere and measure, for example ``bankssts`` or ``Hippocampus``.
         measure: ``thickness``, ``area`` or ``volume``, or None.
     """
 
@@ -80,31 +116,45 @@ class OutcomeName:
     @property
     def label(self) -> str:
         """The structure in a reader's words; the whole name where it is no known region."""
+        if self.is_subcortical:
+            return SUBCORTICAL[self.structure].label
         region = DESIKAN_KILLIANY.get(self.structure)
         return region.label if region else self.structure
 
     @property
+    def is_cortical(self) -> bool:
+        """Whether this is a Desikan-Killiany region of one hemisphere."""
+        return self.hemisphere is not None and self.structure in DESIKAN_KILLIANY
+
+    @property
+    def is_subcortical(self) -> bool:
+        """Whether this is a known structure under the cortex of one hemisphere."""
+        return self.hemisphere is not None and self.structure in SUBCORTICAL
+
+    @property
     def enigma(self) -> str:
-        """The structure as the ENIGMA Toolbox writes it: ``L_bankssts``; without a hemisphere the structure alone."""
-        match self.hemisphere:
-            case "left":
-                return f"L_{self.structure}"
-            case "right":
-                return f"R_{self.structure}"
-            case None:
-                return self.structure
+        """The structure as the ENIGMA Toolbox writes it: ``L_bankssts``, ``Lhippo``; elsewhere the structure alone."""
+        if self.hemisphere is None:
+            return self.structure
+        side = "L" if self.hemisphere == "left" else "R"
+        if self.is_subcortical:
+            known = SUBCORTICAL[self.structure].enigma
+            return f"{side}{known}" if known else self.name
+        return f"{side}_{self.structure}"
 
 
 def read_name(name: str) -> OutcomeName:
-    """Return what ``name`` says; a name that is not ``{lh,rh}_<structure>_<measure>`` is its own structure."""
+    """Return what ``name`` says; a name of no known form is its own structure."""
     side, _, rest = name.partition("_")
     structure, _, measure = rest.rpartition("_")
-    if structure and measure in MEASURES:
-        match side:
-            case "lh":
-                return OutcomeName(name, "left", structure, measure)
-            case "rh":
-                return OutcomeName(name, "right", structure, measure)
-            case _:
-                pass
+    if side in ("lh", "rh") and structure and measure in MEASURES:
+        return OutcomeName(name, _SIDES[side], structure, measure)
+    if (found := _ENIGMA_CORTEX.fullmatch(name)) and found[2] in DESIKAN_KILLIANY:
+        return OutcomeName(name, _SIDES[found[1]], found[2], _ENIGMA_MEASURES[found[3]])
+    if found := _ASEG.fullmatch(name):
+        structure = _OTHER_NAMES.get(found[2], found[2])
+        if structure in SUBCORTICAL:
+            return OutcomeName(name, "left" if found[1] == "Left" else "right", structure, "volume")
+    if name[:1] in ("L", "R") and name[1:] in _BY_ENIGMA:
+        return OutcomeName(name, _SIDES[name[0]], _BY_ENIGMA[name[1:]], "volume")
     return OutcomeName(name, None, name, None)

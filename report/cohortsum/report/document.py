@@ -48,22 +48,32 @@ class StudyIdentity(_Model):
 
 
 class RosterIdentity(_Model):
-    """Which signed roster was in force."""
+    """Which signed roster was in force, and of which consortium where the document says so."""
 
     version: PositiveInt
     digest: Digest
+    consortium: Name | None = None
+
+
+class LeftOut(_Model):
+    """Sites that a fit went on without, from this round on; their people are in the sums before it and in none after."""
+
+    iteration: PositiveInt
+    sites: Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
 class RoundIdentity(_Model):
-    """Which round, and which attempt at it, opened the sums.
+    """Which round, and which attempt at it, opened the sums; of a study with several, the first.
 
     Where the version builds on an earlier one, that version's round opened the blocks that did not change, over the same
-    survivors.
+    survivors. ``iterations`` counts the rounds that opened.
     """
 
     id: Name
     attempt: PositiveInt
     builds_on_version: PositiveInt | None = None
+    iterations: PositiveInt = 1
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class Release(_Model):
@@ -197,12 +207,17 @@ def from_json(data: bytes) -> ResultDocument:
 
 def provenance(document: ResultDocument) -> str:
     """Return in one line what a reader must know before quoting a number: for footnotes and terminals."""
-    study, built_on = document.study, document.round.builds_on_version
+    study, built_on, number = document.study, document.round.builds_on_version, document.round.iterations
     return "; ".join(
         (
             f"study {study.id}, version {study.version}, fingerprint {study.fingerprint}",
             f"round {document.round.id}, epoch {document.epoch}"
-            + (f", unchanged sums from version {built_on}" if built_on else ""),
+            + (f", unchanged sums from version {built_on}" if built_on else "")
+            + (f", {number} iterations" if number > 1 else "")
+            + "".join(
+                f", without {', '.join(left.sites)} from iteration {left.iteration} on"
+                for left in document.round.left_out
+            ),
             f"profile {document.profile}",
             f"noise {document.noise}",
             f"{document.release.state}, {document.release.checker}",

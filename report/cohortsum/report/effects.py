@@ -1,9 +1,12 @@
-"""The effect rows of a regression table: what a forest plot, a terminal and an ENIGMA table show.
+"""The effect rows of a table of coefficients: what a forest plot, a terminal and an ENIGMA table show.
 
 Where a study asks for the effect of a factor, the rows of its levels carry Cohen's d (``d``, ``d_se``, ``d_low``,
-``d_high``, ``p_fdr``); otherwise the coefficient ``b`` is the effect. A value that is not there is `Absent`, never 0.
+``d_high``, ``p_fdr``); otherwise the coefficient ``b`` is the effect. A table with a column ``odds_ratio``,
+``rate_ratio`` or ``hazard_ratio`` and its interval shows that, and a Cox model without one exp(b), its hazard ratio. A
+meta-analysis has one estimate per outcome and model. A value that is not there is `Absent`, never 0.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -11,13 +14,24 @@ from typing import Final, Literal
 from cohortsum.study.results import INTERCEPT, NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.regression_tables import EFFECT_COLUMNS, NOT_THE_EFFECT
 
-Measure = Literal["d", "b"]
+Measure = Literal["d", "b", "estimate", "odds ratio", "rate ratio", "hazard ratio"]
 Value = float | Absent
 
-_INTERVALS: Final[dict[Measure, tuple[str, str, str]]] = {
-    "d": ("d_se", "d_low", "d_high"),
-    "b": ("se", "low", "high"),
+RATIOS: Final[frozenset[Measure]] = frozenset({"odds ratio", "rate ratio", "hazard ratio"})
+"""Measures that belong on a logarithmic axis about 1."""
+
+COEFFICIENTS: Final = frozenset({"regression", "glm", "cox", "mixed"})
+"""Kinds of tables with one row per outcome and term."""
+
+_INTERVALS: Final[dict[Measure, tuple[str, str, str, str]]] = {
+    "d": ("d", "d_se", "d_low", "d_high"),
+    "b": ("b", "se", "low", "high"),
+    "estimate": ("estimate", "se", "low", "high"),
+    "odds ratio": ("odds_ratio", "odds_se", "odds_low", "odds_high"),
+    "rate ratio": ("rate_ratio", "rate_se", "rate_low", "rate_high"),
+    "hazard ratio": ("hazard_ratio", "hazard_se", "hazard_low", "hazard_high"),
 }
+_TOO_LARGE: Final = Absent("too large to show")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +39,8 @@ class Effect:
     """One outcome's effect of one term.
 
     Attributes:
-        outcome: name of the outcome in the study.
-        estimate: Cohen's d, or b in the outcome's unit per unit of the term.
+        outcome: name of the outcome in the study, or of the term where the rows are terms.
+        estimate: Cohen's d, b in the outcome's unit per unit of the term, or a ratio.
         se: standard error of ``estimate``.
         low: lower end of the 95 % interval.
         high: upper end of the 95 % interval.
@@ -71,19 +85,27 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects of one term on all outcomes of an analysis.
+    """The effects of one term on all outcomes of an analysis, or of all terms on one outcome.
 
     Attributes:
-        term: the term as the table names it, for example ``dx[autism]``.
-        measure: ``d`` for Cohen's d if any outcome has one, else ``b`` for the coefficient.
+        term: what the effects have in common: a term as the table names it, for example ``dx[autism]``; a model of a
+            meta-analysis; or an outcome, where the rows are terms.
+        measure: what the estimates are: ``d`` for Cohen's d if any outcome has one, ``b`` for the coefficient, ...
         corrected: whether the p-values that count are those after correction over the outcomes.
         rows: one per outcome, in table order; at least one.
+        of_terms: whether the rows are terms of one outcome.
     """
 
     term: str
     measure: Measure
     corrected: bool
     rows: tuple[Effect, ...]
+    of_terms: bool = False
+
+    @property
+    def null(self) -> float:
+        """The estimate that stands for no effect."""
+        return 1.0 if self.measure in RATIOS else 0.0
 
     def p(self, effect: Effect) -> Value:
         """Return the p-value that counts; a corrected and an uncorrected one are never mixed in one display."""
@@ -119,7 +141,7 @@ def effect_terms(table: Table) -> tuple[str, ...]:
 
 
 def read_effects(table: Table, term: str) -> Effects:
-    """Return the effects of ``term`` from a regression table.
+    """Return the effects of ``term`` from a table of coefficients, one per outcome.
 
     Raises:
         ValueError: the table has no row of this term.
@@ -127,15 +149,62 @@ def read_effects(table: Table, term: str) -> Effects:
     rows = [row for row in _rows(table) if row["term"] == term]
     if not rows:
         raise ValueError(f"table {table.analysis}: no row of term {term!r}")
-    measure: Measure = "b" if all(isinstance(row.get("d", NO_DATA), Absent) for row in rows) else "d"
-    se, low, high = _INTERVALS[measure]
+    return _effects(table, term, rows, "outcome")
+
+
+def read_terms(table: Table, outcome: str) -> Effects:
+    """Return the effects of all terms but the intercept on ``outcome``, each under the name of its term.
+
+    Raises:
+        ValueError: the table has no such row.
+    """
+    rows = [row for row in _rows(table) if row["outcome"] == outcome and row["term"] != INTERCEPT]
+    if not rows:
+        raise ValueError(f"table {table.analysis}: no row of outcome {outcome!r}")
+    return _effects(table, outcome, rows, "term")
+
+
+def read_meta(table: Table, model: str) -> Effects:
+    """Return the estimates of ``model`` from a table of kind ``meta``, one per outcome.
+
+    Raises:
+        ValueError: the table has no row of this model.
+    """
+    rows = [row for row in _rows(table) if row["model"] == model]
+    if not rows:
+        raise ValueError(f"table {table.analysis}: no row of model {model!r}")
+    return _effects(table, model, rows, "outcome")
+
+
+def measure_of(table: Table) -> Measure:
+    """Return what the estimates of a table of coefficients or a meta-analysis are."""
+    if table.kind == "meta":
+        return "estimate"
+    for measure in sorted(RATIOS):
+        estimate, _, low, high = _INTERVALS[measure]
+        if {estimate, low, high} <= set(table.columns):
+            return measure
+    if table.kind == "cox":
+        return "hazard ratio"
+    place = table.columns.index("d") if "d" in table.columns else None
+    return "b" if place is None or all(isinstance(row[place], Absent) for row in table.rows) else "d"
+
+
+def _effects(table: Table, name: str, rows: list[dict[str, Cell]], label: str) -> Effects:
+    measure = measure_of(table)
+    if measure == "d" and all(isinstance(row["d"], Absent) for row in rows):
+        measure = "b"
+    estimate, se, low, high = _INTERVALS[measure]
+    read = _number
+    if measure == "hazard ratio" and estimate not in table.columns:
+        (estimate, _, low, high), read = _INTERVALS["b"], _exponential
     effects = tuple(
         Effect(
-            outcome=str(row["outcome"]),
-            estimate=_number(row, measure),
+            outcome=str(row[label]),
+            estimate=read(row, estimate),
             se=_number(row, se),
-            low=_number(row, low),
-            high=_number(row, high),
+            low=read(row, low),
+            high=read(row, high),
             p=_number(row, "p"),
             p_fdr=_number(row, "p_fdr"),
             n=_number(row, "n"),
@@ -145,8 +214,10 @@ def read_effects(table: Table, term: str) -> Effects:
         )
         for row in rows
     )
+    if measure in RATIOS:
+        effects = tuple(map(_positive, effects))
     corrected = any(not isinstance(effect.p_fdr, Absent) for effect in effects)
-    return Effects(term, measure, corrected, effects)
+    return Effects(name, measure, corrected, effects, label == "term")
 
 
 def _rows(table: Table) -> list[dict[str, Cell]]:
@@ -163,3 +234,18 @@ def _number(row: Mapping[str, Cell], column: str) -> Value:
             return cell
         case str():
             raise ValueError(f"column {column}: text where a number was expected")
+
+
+def _exponential(row: Mapping[str, Cell], column: str) -> Value:
+    """Return exp of a number; one that no double holds is not shown."""
+    value = _number(row, column)
+    if isinstance(value, Absent):
+        return value
+    return math.exp(value) if abs(value) < 700.0 else _TOO_LARGE
+
+
+def _positive(effect: Effect) -> Effect:
+    """A ratio whose interval reaches 0 has no place on a logarithmic axis; its row stays and says so."""
+    if effect.interval is None or effect.interval[0] > 0.0:
+        return effect
+    return replace(effect, estimate=Absent("interval reaches 0"))

@@ -1,13 +1,14 @@
 """Effects in the column layout of the ENIGMA Toolbox, so that existing plotting code works.
 
 The name of the first column is the measure (``CorticalThickness``), its cells the comparison
-(``asd-thickness_autism``); structures are named ``L_bankssts``. An empty cell means `not available`. The ``_icv`` in
-the column names is the toolbox's and says nothing about the model: the study file does.
+(``asd-thickness_autism``); structures are named ``L_bankssts``, ``Lhippo``. An empty cell means `not available`; a last
+column says of every row why. The ``_icv`` in the column names is the toolbox's and says nothing about the model: the
+study file does.
 """
 
 from typing import Final
 
-from cohortsum.report.anatomy import read_name
+from cohortsum.report.anatomy import OutcomeName, read_name
 from cohortsum.report.effects import Value, read_effects
 from cohortsum.report.tables import csv_text
 from cohortsum.study.results import Absent, Table
@@ -24,6 +25,12 @@ COLUMNS: Final = (
     "fdr_p",
 )
 """The toolbox's columns after the first."""
+
+STATUS: Final = "status"
+"""What became of a row; the toolbox reads its columns by name and passes over this one."""
+
+NUMBERS: Final = frozenset(COLUMNS[1:])
+"""Columns that hold numbers."""
 
 _MEASURES: Final = {"thickness": "CorticalThickness", "area": "CorticalSurfaceArea", "volume": "Volume"}
 
@@ -43,14 +50,18 @@ def to_enigma_csv(table: Table, term: str, comparison: str) -> str:
     if effects.measure != "d":
         raise ValueError(f"table {table.analysis}: has no Cohen's d; ask for `report: {{measure: cohens_d}}`")
     names = [read_name(effect.outcome) for effect in effects.rows]
-    measures = {_MEASURES.get(name.measure or "", "Measure") for name in names}
+    measures = {_measure(name) for name in names}
     rows: list[list[str]] = []
     for name, effect in zip(names, effects.rows, strict=True):
         estimates = map(_number, (effect.estimate, effect.se, effect.low, effect.high))
         counts = map(_count, (effect.n_reference, effect.n_level))
         p_values = map(_number, (effect.p, effect.p_fdr))
-        rows.append([comparison, name.enigma, *estimates, *counts, *p_values])
-    return csv_text([measures.pop() if len(measures) == 1 else "Measure", *COLUMNS], rows)
+        rows.append([comparison, name.enigma, *estimates, *counts, *p_values, effect.status])
+    return csv_text([measures.pop() if len(measures) == 1 else "Measure", *COLUMNS, STATUS], rows)
+
+
+def _measure(name: OutcomeName) -> str:
+    return "SubcorticalVolume" if name.is_subcortical else _MEASURES.get(name.measure or "", "Measure")
 
 
 def _number(value: Value) -> str:

@@ -21,9 +21,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
-from cohortsum.report.effects import Effects
+from cohortsum.report.effects import RATIOS, Effects
 from cohortsum.report.forest_layout import (
     FONT,
     FOOTNOTE_SIZE,
@@ -35,12 +35,9 @@ from cohortsum.report.forest_layout import (
     SUBTITLE_SIZE,
     TITLE_SIZE,
     Layout,
-    Line,
-    Order,
-    arrange,
     place,
-    span,
 )
+from cohortsum.report.forest_lines import Line, Order, arrange, axis_range, span
 from cohortsum.study.results import Absent
 
 SIGNIFICANT: Final = "#0072B2"  # blue of the Okabe-Ito palette
@@ -120,9 +117,10 @@ def compose(effects: Effects, caption: Caption, order: Order, level: float) -> F
     lines = arrange(effects, order, level)
     p_head = "p (FDR)" if effects.corrected else "p"
     heads = (f"{effects.measure} [95 % CI]", p_head)
+    things = "terms" if effects.of_terms else "outcomes"
     people = span(effect.n for effect in effects.rows if not isinstance(effect.n, Absent))
     subtitle = f"{caption.effect}; n = {people or 'not available'}, K = {caption.sites} sites, "
-    subtitle += f"{len(effects.rows)} outcomes"
+    subtitle += f"{len(effects.rows)} {things}"
     at = place(lines, heads, caption.title, subtitle, caption.footnote)
 
     figure = Figure(figsize=(at.width, at.height), facecolor="white")
@@ -137,9 +135,9 @@ def compose(effects: Effects, caption: Caption, order: Order, level: float) -> F
 
     _frame(page, at, heads, f"{p_head} {{}} {level:g}")
     _rows(page, at, lines)
-    _markers(plot, lines)
+    _markers(plot, lines, effects)
     unit = f" ({caption.unit})" if caption.unit else ""
-    measure = "Cohen's d" if effects.measure == "d" else f"b{unit}"
+    measure = {"d": "Cohen's d", "b": f"b{unit}"}.get(effects.measure, effects.measure)
     plot.set_xlabel(f"{measure}, {caption.effect}", fontsize=SUBTITLE_SIZE, labelpad=4)
     return figure
 
@@ -187,28 +185,43 @@ def _rows(page: Axes, at: Layout, lines: Sequence[Line]) -> None:
         )
 
 
-def _markers(plot: Axes, lines: Sequence[Line]) -> None:
-    """Draw intervals and estimates on an axis whose unit is one line, the first on top."""
-    ends = [0.0]
+def _markers(plot: Axes, lines: Sequence[Line], effects: Effects) -> None:
+    """Draw intervals and estimates on an axis whose unit is one line, the first on top; ratios on a log axis."""
+    low_end, high_end = axis_range(effects)
     for y, line in enumerate(lines):
         interval = line.effect.interval if line.effect else None
         if interval is None:
             continue
         low, estimate, high = interval
-        ends += [low, high]
         colour = SIGNIFICANT if line.significant else OTHER
         plot.plot([low, high], [y, y], color=colour, linewidth=1.3, solid_capstyle="butt", zorder=2)
+        for beyond, x, arrow in ((low < low_end, low_end, "<"), (high > high_end, high_end, ">")):
+            if beyond:
+                plot.plot([x], [y], marker=arrow, markersize=4, color=colour, clip_on=False, zorder=3)
         _marker(plot, estimate, y, line.significant)
-    margin = 0.04 * (max(ends) - min(ends)) or 1.0  # 1.0: nothing to draw
-    plot.set(xlim=(min(ends) - margin, max(ends) + margin), ylim=(len(lines) - 0.5, -0.5), yticks=[])
-    plot.axvline(0.0, color=INK, linewidth=0.8, zorder=1)
-    plot.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+    _scale(plot, effects, low_end, high_end)
+    plot.set(ylim=(len(lines) - 0.5, -0.5), yticks=[])
+    plot.axvline(effects.null, color=INK, linewidth=0.8, zorder=1)
     plot.grid(axis="x", color=GRID, linewidth=0.5, zorder=0)
     tall = len(lines) > TALL
     plot.tick_params(axis="x", length=3, width=0.8, color=INK, top=tall, labeltop=tall)
     plot.set_axisbelow(True)
     for side in plot.spines.values():
         side.set_visible(False)
+
+
+def _scale(plot: Axes, effects: Effects, low: float, high: float) -> None:
+    """Set the range and the ticks of the axis of estimates."""
+    plot.set_xlim(low, high)
+    if effects.measure not in RATIOS:
+        plot.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+        return
+    plot.set_xscale("log")
+    wide = high / low > 50.0
+    plot.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=7))
+    plot.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    plot.xaxis.set_minor_locator(NullLocator())
+    plot.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _marker(axes: Axes, x: float, y: float, significant: bool) -> None:

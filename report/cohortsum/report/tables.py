@@ -16,25 +16,62 @@ from typing import Final
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 
+_COEFFICIENTS: Final = frozenset(
+    {"b", "se", "statistic", "p", "low", "high", "n", "df"}
+    | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level", "vif"}
+    | {"hazard_ratio", "hazard_low", "hazard_high", "odds_ratio", "odds_low", "odds_high"}
+    | {"rate_ratio", "rate_low", "rate_high", "events", "people", "sites", "tau2", "sigma2", "theta", "icc"}
+    | {"deviance", "dispersion", "iterations", "log_likelihood"}
+)
+
 NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
-    "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se"}),
+    "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se", "skewness", "kurtosis"}),
     "histogram": frozenset({"low", "high", "count", "missing"}),
+    "quantiles": frozenset({"probability", "value", "error_bound", "n", "missing"}),
     "crosstab": frozenset({"count", "row_percent", "column_percent"}),
     "association": frozenset(
         {"n", "chi2", "df", "p", "least_expected"}
         | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}
     ),
-    "regression": frozenset(
-        {"b", "se", "statistic", "p", "low", "high", "n", "df"}
-        | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level", "vif"}
+    "proportion": frozenset({"count", "n", "proportion", "low", "high", "missing"}),
+    "regression": _COEFFICIENTS,
+    "glm": _COEFFICIENTS,
+    "cox": _COEFFICIENTS,
+    "mixed": _COEFFICIENTS,
+    "fit": frozenset(
+        {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
+        | {"null_log_likelihood", "statistic", "p"}
     ),
-    "mixed": frozenset({"b", "se", "statistic", "p", "low", "high", "n", "df", "tau2", "sigma2", "icc"}),
-    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n"}),
+    "test": frozenset({"estimate", "statistic", "df", "df2", "p", "n", "low", "high"}),
+    "meta": frozenset(
+        {"estimate", "se", "low", "high", "p", "p_fdr", "k", "n", "q", "i2", "tau2"}
+        | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
+    ),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
+    "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
+    "covariance": frozenset({"covariance", "n"}),
+    "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
+    "kaplan_meier": frozenset(
+        {"time", "at_risk", "events", "survival", "low", "high", "se", "error_bound", "censored"}
+    ),
+    "median": frozenset({"n", "events", "median", "low", "high"}),
+    "proportionality": frozenset({"chi2", "df", "p"}),
+    "observed": frozenset({"n", "observed", "expected"}),
+    "logrank": frozenset({"chi2", "df", "p", "n", "events"}),
+    "normative": frozenset({"mean", "sd", "n"}),
+    "combat": frozenset(
+        {"gamma_star", "delta_star", "grand_mean", "pooled_sd", "b", "gamma_hat", "delta_hat", "n"}
+        | {"beyond_range"}
+    ),
 }
-"""Columns that hold numbers, by kind of table; every other column holds text."""
+"""Columns that hold numbers, by kind of table; every other column holds text.
+
+A new kind of table must be listed here before its CSV can be read back, and a new column of numbers of a kind that
+stands here as well. Columns whose names depend on the study belong to `number_columns`.
+"""
 
 _SPECIAL: Final = re.compile(r'[",\r\n]|^\s|\s$')
+_CENTILE: Final = re.compile(r"p[0-9]+(\.[0-9]+)?")
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _FLOAT: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
@@ -60,6 +97,25 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(",".join(map(_quote, row)) + "\n" for row in (header, *rows))
 
 
+def number_columns(kind: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> frozenset[str]:
+    """Return the columns of one table that hold numbers.
+
+    A normative table has one column per centile, named ``p05``, and grid columns before ``mean`` that are called like the
+    study's variables: such a column holds numbers where each of its cells is one.
+    """
+    known = NUMBER_COLUMNS[kind]
+    if kind != "normative":
+        return known
+    grid = columns[1 : columns.index("mean")] if "mean" in columns else ()
+    cells = list(lines)
+    numeric = {
+        name
+        for place, name in enumerate(grid, start=1)
+        if cells and all(len(line) > place and _FLOAT.fullmatch(line[place]) for line in cells)
+    }
+    return known | numeric | {name for name in columns if _CENTILE.fullmatch(name) and name not in grid}
+
+
 def from_csv(text: str, analysis: str, kind: str) -> Table:
     """Return the table that ``to_csv`` wrote; an empty cell is `Absent` for the reason in the row's status.
 
@@ -71,8 +127,7 @@ def from_csv(text: str, analysis: str, kind: str) -> Table:
     Raises:
         ConfigurationError: the text is not such a table; names the table, line and column.
     """
-    numbers = NUMBER_COLUMNS.get(kind)
-    if numbers is None:
+    if kind not in NUMBER_COLUMNS:
         raise ConfigurationError(
             f"table {analysis}: kind {kind!r} is unknown; known are {', '.join(NUMBER_COLUMNS)}"
         )
@@ -87,6 +142,7 @@ def from_csv(text: str, analysis: str, kind: str) -> Table:
         raise ConfigurationError(
             f"table {analysis}: the header must hold unique names and 'status'; write it again"
         )
+    numbers = number_columns(kind, columns, lines)
     rows: list[tuple[Cell, ...]] = []
     for number, line in enumerate(lines, start=1):
         if len(line) != len(columns):

@@ -60,7 +60,7 @@ def text_table(table: Table, limit: int | None = None) -> TextTable:
         for column in range(len(table.columns))
     )
     rows = tuple(
-        tuple(_cell(name, cell) for name, cell in zip(table.columns, row, strict=True))
+        tuple(cell_text(name, cell) for name, cell in zip(table.columns, row, strict=True))
         for row in table.rows[:limit]
     )
     return TextTable(table.columns, right, rows, len(table.rows) - len(rows))
@@ -101,6 +101,17 @@ def digits(value: float) -> str:
     return f"{value:.4g}"
 
 
+def cell_text(column: str, cell: Cell) -> str:
+    """Return a cell with four significant digits; the reason of an absent one, except where none was asked for."""
+    match cell:
+        case Absent(reason):
+            return "" if cell == NOT_THE_EFFECT else reason
+        case float():
+            return _p(cell) if column in ("p", "p_fdr") else digits(cell)
+        case _:
+            return str(cell)
+
+
 def _rank(effect: Effect) -> tuple[float, float, str]:
     if effect.interval is None or isinstance(effect.p, Absent):
         return (math.inf, 0.0, effect.outcome)
@@ -120,13 +131,3 @@ def _p(value: Value) -> str:
 
 def _count(value: Value) -> str:
     return "" if isinstance(value, Absent) else f"{value:.0f}"
-
-
-def _cell(column: str, cell: Cell) -> str:
-    match cell:
-        case Absent(reason):
-            return "" if cell == NOT_THE_EFFECT else reason
-        case float():
-            return _p(cell) if column in ("p", "p_fdr") else digits(cell)
-        case _:
-            return str(cell)

@@ -3,7 +3,8 @@
 A block of the new version is *unchanged* if the earlier version planned it too, with the same name, size, bound and
 suppliers, and everything it is computed from is the same: the cohort (`same_cohort`), the entry of its analysis but for lists
 of outcomes and what is only done with opened sums, and the declaration of every variable that enters. Where complete cases are
-taken over all outcomes, the outcomes must be the same too. Sites and coordinator derive this from the signed bytes alone.
+taken over all outcomes, the outcomes must be the same too. A study whose sums sites see before release asks everything anew: they
+recompute whole rounds. Sites and coordinator derive this from the signed bytes alone.
 """
 
 import json
@@ -22,7 +23,7 @@ def unchanged_blocks(old: StudyPlan, new: StudyPlan) -> frozenset[str]:
     same_people = (
         before.study == after.study and before.version < after.version and same_cohort(before, after)
     )
-    if not same_people or old.round.epoch != new.round.epoch:
+    if not same_people or old.round.epoch != new.round.epoch or old.round.seen or new.round.seen:
         return frozenset()
     known = {block.name: block for block in old.round.blocks}
     analyses = {

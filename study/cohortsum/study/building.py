@@ -9,28 +9,58 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
+    CombatSpec,
     Condition,
+    CorrelationSpec,
+    CovarianceSpec,
+    CoxSpec,
     CrosstabSpec,
     FrozenStudy,
+    GlmSpec,
+    GroupTestSpec,
     HistogramSpec,
+    KaplanMeierSpec,
+    LogrankSpec,
+    MetaSpec,
     MixedSpec,
     NormativeSpec,
+    PcaSpec,
+    ProportionSpec,
+    QuantilesSpec,
     RegressionSpec,
     SummarySpec,
     holds,
     write_term,
 )
+from cohortsum.study.statistics.chained import Chained
+from cohortsum.study.statistics.combat import Combat
+from cohortsum.study.statistics.correlation import Correlation
+from cohortsum.study.statistics.covariance import Covariance
+from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.curves import Curve
+from cohortsum.study.statistics.design import NOTHING, build_design
+from cohortsum.study.statistics.families import FAMILIES
+from cohortsum.study.statistics.glm import Glm
+from cohortsum.study.statistics.group_tests import GroupTests
+from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.joint import Joint
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
+from cohortsum.study.statistics.logrank import Logrank
+from cohortsum.study.statistics.meta import Meta
 from cohortsum.study.statistics.mixed import Mixed
 from cohortsum.study.statistics.normative import Normative
 from cohortsum.study.statistics.norms import Grid
+from cohortsum.study.statistics.pca import Pca
+from cohortsum.study.statistics.proportion import Proportion
+from cohortsum.study.statistics.quantile_table import Request
+from cohortsum.study.statistics.quantiles import Quantiles
 from cohortsum.study.statistics.regression import Regression
 from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
+from cohortsum.study.statistics.targets import Count, Event, Shift
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Factor
 
@@ -42,17 +72,83 @@ def fraction_bits(max_participants: int) -> int:
 
 def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
     """Return the statistic behind one analysis of a study."""
-    bits = fraction_bits(study.protection.max_participants)
     where = None if spec.where is None else _subgroup(study, spec.where)
+    if spec.needs is None:
+        return _statistic(study, spec, where)
+    combat = statistic_of(study, study.analyses[spec.needs])
+    if not isinstance(combat, Combat):  # checked where the study was frozen
+        raise TypeError(f"analysis {spec.name}: {spec.needs} harmonises nothing")
+    return Chained(
+        name=spec.name,
+        inner=_statistic(study, spec, None),
+        combat=combat,
+        outcomes=spec.suppliable,
+        where=where,
+    )
+
+
+def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> Statistic:
+    """Return the statistic of an analysis over the people of ``where``."""
+    bits = fraction_bits(study.protection.max_participants)
     numbers, factors = study.numbers, study.factors
     match spec:
         case SummarySpec():
             variables = tuple(numbers[name] for name in spec.variables)
-            return Summary(spec.name, variables, tuple(factors[name] for name in spec.by), bits, where)
+            by = tuple(factors[name] for name in spec.by)
+            return Summary(spec.name, variables, by, bits, where, spec.moments)
         case HistogramSpec():
             return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
         case CrosstabSpec():
             return Crosstab(spec.name, tuple(factors[name] for name in spec.factors), where)
+        case ProportionSpec():
+            return Proportion(
+                spec.name,
+                tuple(numbers[name] for name in spec.variables),
+                spec.thresholds,
+                tuple(factors[name] for name in spec.factors),
+                tuple(factors[name] for name in spec.by),
+                where,
+            )
+        case QuantilesSpec():
+            banded = tuple(Banded(numbers[name], cuts) for name, cuts in spec.bands.items())
+            request = Request(
+                analysis=spec.name,
+                variables=tuple(numbers[name] for name in spec.variables),
+                probabilities=spec.probabilities,
+                edges=spec.edges,
+                groups=Groups(tuple(factors[name] for name in spec.by), banded),
+                refine=spec.refine,
+                min_bin=spec.min_bin,
+                where=where,
+            )
+            return Quantiles(spec.name, request)
+        case GroupTestSpec():
+            outcomes = tuple(numbers[name] for name in spec.outcomes)
+            return GroupTests(spec.name, outcomes, factors[spec.factor], spec.tests, bits, where)
+        case CorrelationSpec():
+            return Correlation(
+                name=spec.name,
+                numbers=tuple(numbers[name] for name in spec.variables),
+                given=spec.given,
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                missing=spec.missing,
+                fraction_bits=bits,
+                where=where,
+            )
+        case CovarianceSpec() | PcaSpec():
+            covariance = Covariance(
+                name=spec.name,
+                numbers=tuple(numbers[name] for name in spec.variables),
+                variables=study.variables,
+                site_effect=spec.site_effect,
+                shrinkage=spec.shrinkage,
+                fraction_bits=bits,
+                where=where,
+            )
+            if isinstance(spec, CovarianceSpec):
+                return covariance
+            return Pca(spec.name, covariance, spec.components, spec.matrix)
         case RegressionSpec():
             report = spec.report
             regression = Regression(
@@ -112,6 +208,78 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
                 grid=grid_of(spec.grid, factors),
                 centiles=spec.centiles,
                 modelled=spec.scale == "modelled",
+            )
+        case GlmSpec():
+            events = zip(spec.outcomes, spec.events, strict=False)
+            shift = spec.exposure or spec.offset
+            return Glm(
+                name=spec.name,
+                family=FAMILIES[spec.family],
+                targets=tuple(Event(factors[name], level) for name, level in events)
+                or tuple(Count(numbers[name]) for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
+                max_iterations=spec.max_iterations,
+                where=where,
+            )
+        case KaplanMeierSpec() | LogrankSpec():
+            time, event = numbers[spec.time], Event(factors[spec.status], spec.event)
+            by = tuple(factors[name] for name in spec.by)
+            if isinstance(spec, LogrankSpec):
+                return Logrank(name=spec.name, time=time, event=event, times=spec.times, by=by, where=where)
+            return KaplanMeier(
+                name=spec.name,
+                time=time,
+                event=event,
+                times=spec.times,
+                by=by,
+                where=where,
+                censored=spec.censored,
+            )
+        case CoxSpec():
+            return Cox(
+                name=spec.name,
+                time=numbers[spec.time],
+                event=Event(factors[spec.status], spec.event),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                start=None if spec.start is None else numbers[spec.start],
+                ties=spec.ties,
+                min_events=spec.min_events,
+                proportionality=spec.proportionality,
+                max_iterations=spec.max_iterations,
+                where=where,
+            )
+        case MetaSpec():
+            return Meta(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                effect=spec.effect,
+                measure=spec.measure,
+                models=spec.models,
+                min_per_arm=spec.min_per_arm,
+                min_sites=study.protection.min_sites,
+                correction=spec.correction,
+                fraction_bits=bits,
+                where=where,
+            )
+        case CombatSpec():
+            terms = tuple(write_term(term) for term in spec.keep)
+            return Combat(
+                name=spec.name,
+                outcomes=tuple(numbers[name] for name in spec.outcomes),
+                design=build_design(spec.name, terms, study.variables) if terms else NOTHING,
+                fit_on=None if spec.fit_on is None else _subgroup(study, spec.fit_on),
+                empirical_bayes=spec.empirical_bayes,
+                mean_only=spec.mean_only,
+                min_per_site=spec.min_per_site,
+                fraction_bits=bits,
+                where=where,
             )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")

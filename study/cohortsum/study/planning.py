@@ -1,18 +1,20 @@
-"""From a frozen study to the plan of its round, and between a study's statistics and the round's vector.
+"""From a frozen study to the plan of its rounds, and between a study's statistics and a round's vector.
 
-All one-round analyses of a study travel in one vector: the number of people first, then every block of every analysis in
-the order of the study. The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with
+All analyses of a study travel in one vector: the number of people first, then every block of every analysis in the order of
+the study. Some need further rounds, *iterations* over the same people: `StudyPlan.advance` derives the next one from opened sums,
+and every site does so for itself, from sums that it recomputed. What ended in an earlier iteration keeps its sums. The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with
 ``2**(62 - bits) `` levels, ``bits`` being the length of max_participants, even max_participants people at the bound stay
 inside the signed 64-bit range. Both daemons build the plan from the signed bytes and compare its digest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.crypto.errors import StudyFileError
+from cohortsum.crypto.encoding import digest, encode
+from cohortsum.crypto.errors import PolicyError, StudyFileError
 from cohortsum.protocol.bounds import Protection, allowed_sizes, broken_bound
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Roster
@@ -22,13 +24,25 @@ from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import (
     FrozenStudy,
 )
-from cohortsum.study.results import Table
-from cohortsum.study.statistics.interface import Members, Statistic, marked
+from cohortsum.study.results import Status, Table
+from cohortsum.study.statistics.interface import Local, Members, Statistic, marked
 
 PEOPLE = PlannedBlock("people", 1, 1, "person", ())
 """The first block of every round: how many people of the cohort the sites hold."""
 
 Integers = NDArray[np.int64]
+Sums = Mapping[str, Integers]
+
+MOST_SEEN_BYTES = 32 * 1024 * 1024
+"""Of all masked inputs of a round whose sums sites recompute: every site receives them, in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An analysis that needed no further round, with the opened sums of its last one."""
+
+    statistic: Statistic
+    sums: Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +52,23 @@ class StudyPlan:
     Attributes:
         study: the frozen study.
         cohort: who is in it.
-        statistics: the analyses in the order of the study.
+        statistics: the analyses of this round, in the order of the study.
         round: what the protocol needs to know.
+        ended: the analyses that ended in earlier rounds.
     """
 
     study: FrozenStudy
     cohort: Cohort
     statistics: tuple[Statistic, ...]
     round: RoundPlan
+    ended: tuple[Ended, ...] = ()
 
     def contribution(
         self,
         batches: Callable[[], Iterable[Batch]],
         blocks: Sequence[PlannedBlock],
         supplied: frozenset[str],
+        least_effective: float = 0.0,
     ) -> tuple[int, Integers]:
         """Return the people of this site and its values of ``blocks``, zeros where it does not supply one.
 
@@ -59,6 +76,10 @@ class StudyPlan:
             batches: returns the site's raw values, one entry per person, as often as it is called.
             blocks: the blocks that travel, as the round fixed them.
             supplied: the items this site signed.
+            least_effective: the least effective number of people that the weights of an iteration may rest on here.
+
+        Raises:
+            PolicyError: the weights of an iteration rest on fewer.
         """
         travelling = {block.name for block in blocks}
         asked = [
@@ -78,6 +99,11 @@ class StudyPlan:
             ]
         values: dict[str, Integers] = {PEOPLE.name: np.array([people], dtype=np.int64)}
         for statistic, state in zip(asked, states, strict=True):
+            if statistic.effective_people(state) < least_effective:
+                raise PolicyError(
+                    f"analysis {statistic.name}: the weights of round {self.round.iteration} rest on fewer than "
+                    f"{least_effective:g} people here; this site adds nothing"
+                )
             values |= statistic.contribute(state)
         parts = [
             values[block.name] if _supplies(block, supplied) else np.zeros(block.size, dtype=np.int64)
@@ -142,9 +168,79 @@ class StudyPlan:
                     masks[name] = marked(raw.people, positions[mask])
             yield masks
 
-    def finish(self, sums: Mapping[str, Integers]) -> tuple[Table, ...]:
-        """Return the tables of every analysis from opened sums by block name; a block that is absent had too few suppliers."""
-        return tuple(table for statistic in self.statistics for table in statistic.finish(sums))
+    @property
+    def seen_by_sites(self) -> tuple[str, ...]:
+        """Return the analyses whose opened sums sites see before release: they feed a further round, or the site's own rows."""
+        return tuple(statistic.name for statistic in self.statistics if _seen(statistic))
+
+    @property
+    def most_rounds(self) -> int:
+        """Return how many rounds may follow from this one, itself included."""
+        return max((statistic.most_rounds for statistic in self.statistics), default=1)
+
+    def advance(self, sums: Sums) -> "StudyPlan | None":
+        """Return the plan of the next round, given the opened sums of this one by block name; None where nothing is left to do."""
+        ended, going_on = list(self.ended), list[Statistic]()
+        for statistic in self.statistics:
+            following = statistic.further(sums)
+            if following is None:
+                ended.append(Ended(statistic, sums))
+            else:
+                going_on.append(following)
+        if not going_on:
+            return None
+        statistics = tuple(going_on)
+        plan = replace(
+            self.round,
+            blocks=(PEOPLE, *_planned(statistics)),
+            iteration=self.round.iteration + 1,
+            parameters=_parameters_digest(statistics),
+        )
+        return replace(self, statistics=statistics, round=plan, ended=tuple(ended))
+
+    def needs_sight(self, sums: Sums) -> bool:
+        """Return whether sites must see these sums: another round follows, or values per person at the sites."""
+        return any(statistic.keeps_local for statistic in self.statistics) or self.advance(sums) is not None
+
+    def finish(self, sums: Sums) -> tuple[Table, ...]:
+        """Return the tables of every analysis, in the order of the study.
+
+        Args:
+            sums: of the last round, by block name; a block that is absent had too few suppliers.
+        """
+        return self._tables((*self.ended, *(Ended(statistic, sums) for statistic in self.statistics)), {})
+
+    def cut_short(self, reason: str) -> tuple[Table, ...]:
+        """Return the tables where this round could not be opened: those of what had ended, and a line for all else."""
+        open_still = {
+            statistic.name: Table(
+                statistic.name, "unfinished", ("status", "reason"), ((Status.NOT_FINISHED.value, reason),)
+            )
+            for statistic in self.statistics
+        }
+        return self._tables(self.ended, open_still)
+
+    def local(self, sums: Sums, batches: Callable[[], Iterable[Batch]]) -> Iterator[tuple[str, Local]]:
+        """Yield, by analysis, what this site computes for its own people once the last round is open.
+
+        Args:
+            sums: of the last round.
+            batches: as in `contribution`.
+        """
+
+        def prepared() -> Iterable[Batch]:
+            return map(self.cohort.prepare, batches())
+
+        for last in (*self.ended, *(Ended(statistic, sums) for statistic in self.statistics)):
+            found = last.statistic.locally(last.sums, prepared) if last.statistic.keeps_local else None
+            if found is not None:
+                yield last.statistic.name, found
+
+    def _tables(self, ended: Iterable[Ended], others: Mapping[str, Table]) -> tuple[Table, ...]:
+        by_name: dict[str, tuple[Table, ...]] = {name: (table,) for name, table in others.items()}
+        for last in ended:
+            by_name[last.statistic.name] = last.statistic.finish(last.sums)
+        return tuple(table for name in self.study.analyses for table in by_name[name])
 
 
 def by_block(blocks: Sequence[PlannedBlock], values: Integers) -> dict[str, Integers]:
@@ -177,7 +273,38 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
             "change min_sites, max_colluding_sites or min_honest_inputs under 'protection', or invite more sites"
         )
     statistics = tuple(statistic_of(study, spec) for spec in study.analyses.values())
-    blocks = tuple(
+    blocks = _planned(statistics)
+    items = {item for block in blocks for group in block.supply for item in group}
+    items |= {analysis_item(statistic.name) for statistic in statistics}
+    items |= {item for statistic in statistics for item in statistic.supplied_later}
+    seen = any(map(_seen, statistics))
+    plan = RoundPlan(
+        study.digest,
+        roster.digest,
+        study.epoch,
+        invited,
+        protection,
+        (PEOPLE, *blocks),
+        tuple(sorted(items)),
+        seen,
+    )
+    if seen and 8 * plan.length * invited > MOST_SEEN_BYTES:
+        names = ", ".join(statistic.name for statistic in statistics if _seen(statistic))
+        raise StudyFileError(
+            f"study {study.study}: sites recompute the sums behind {names}, and {invited} sites with {plan.length} numbers each "
+            f"are more than the {MOST_SEEN_BYTES // 2**20} MiB that they are sent; put the large one-round analyses into a "
+            "study of their own"
+        )
+    return StudyPlan(study, Cohort(study), statistics, plan)
+
+
+def _seen(statistic: Statistic) -> bool:
+    return statistic.most_rounds > 1 or statistic.keeps_local
+
+
+def _planned(statistics: Iterable[Statistic]) -> tuple[PlannedBlock, ...]:
+    """Return the blocks of statistics as the protocol takes them."""
+    return tuple(
         PlannedBlock(
             block.name,
             block.size,
@@ -188,15 +315,17 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
         for statistic in statistics
         for block in statistic.layout()
     )
-    items = sorted({item for block in blocks for group in block.supply for item in group})
-    return StudyPlan(
-        study,
-        Cohort(study),
-        statistics,
-        RoundPlan(
-            study.digest, roster.digest, study.epoch, invited, protection, (PEOPLE, *blocks), tuple(items)
-        ),
-    )
+
+
+def _parameters_digest(statistics: Iterable[Statistic]) -> bytes:
+    """Return the digest of the parameters of a round, big-endian float64 by analysis; raises ValueError for one not finite."""
+    parts: list[bytes] = []
+    for statistic in statistics:
+        values = np.array(statistic.parameters, np.float64) + 0.0  # one zero, not two
+        if not np.isfinite(values).all():
+            raise ValueError(f"analysis {statistic.name}: a parameter is not finite")
+        parts += [statistic.name.encode(), values.astype(">f8").tobytes()]
+    return digest("cohortsum/v1/parameters", encode(*parts))
 
 
 def analysis_item(analysis: str) -> str:

@@ -14,6 +14,7 @@ class Status(StrEnum):
     ALIASED = "aliased"
     NOT_ESTIMABLE = "not estimable"
     TOO_FEW_SITES = "too few sites"
+    NOT_FINISHED = "not finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,21 @@ INTERCEPT = "intercept"
 Cell = str | int | float | Absent
 
 SUMMARY_COLUMNS = ("n", "missing", "mean", "sd", "mean_noise_se", "status", "variance")
+SHAPE_COLUMNS = ("skewness", "kurtosis")
 CROSSTAB_COLUMNS = ("count", "row_percent", "column_percent", "status")
 ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
     *("odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high", "status"),
 )
+PROPORTION_COLUMNS = ("count", "n", "proportion", "low", "high", "status", "missing")
+QUANTILE_COLUMNS = ("value", "error_bound", "status", "n", "missing")
+REFINED_COLUMN = "refined"
+SURVIVAL_COLUMNS = (
+    *("time", "at_risk", "events", "survival", "low", "high", "status"),
+    *("se", "error_bound", "censored"),
+)
+MEDIAN_COLUMNS = ("n", "events", "median", "low", "high", "status")
+OBSERVED_COLUMNS = ("n", "observed", "expected", "status")
 NORMATIVE_COLUMNS = ("outcome", "mean", "sd", "n", "status")
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
@@ -45,7 +56,7 @@ class Table:
 
     Attributes:
         analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
-        kind: what the rows are: summary, histogram, crosstab, association, regression, contrast or test.
+        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, fit, kaplan_meier, median, logrank, observed, cox, proportionality, contrast or test.
         columns: column names in order; ``status`` is one of them.
         rows: one tuple of cells per row.
         notes: sentences a reader of the table must know.

@@ -6,6 +6,7 @@ For speed. What gRPC, TLS, spooling and separate processes add is not exercised.
 import os
 import secrets
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,9 @@ import structlog
 
 from cohortsum.cli.simulate.consortium import Consortium, write_node_file
 from cohortsum.cli.simulate.progress import Progress
+from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.publish import release_folder, result_document, write_release
+from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
@@ -30,7 +33,7 @@ from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Ope
 from cohortsum.protocol.denylist import nobody_denied
 from cohortsum.protocol.effects import Combine, CoordinatorEffect, Deliver, MessageTaken
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.masking import add_words, words_digest
+from cohortsum.protocol.masking import add_words, words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import SiteId
 from cohortsum.study.planning import by_block
@@ -54,6 +57,7 @@ class _Run:
         self._sessions: dict[int, StudySession] = {}
         self._uploads: dict[int, Vector] = {}
         self._queue: deque[tuple[int, Packet]] = deque()
+        self._course: Course | None = None
 
     def run(self) -> str:
         consortium = self._consortium
@@ -92,34 +96,76 @@ class _Run:
             decision=DecisionBook(folder),
             pool=self._pool,
             scratch=folder,
+            local=folder / "local",
         )
 
     def _round(self, approvals: dict[int, Envelope]) -> str:
         consortium, roster = self._consortium, self._consortium.roster
         seed = SecretBytes(bytes.fromhex(consortium.coordinator_key.read_text()), "identity seed")
         signer = Signer(roster.coordinator, IdentityKey(seed))
-        key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), 1, 1)
-        machine = CoordinatorRound(CoordinatorSetup(signer, roster, consortium.plan.round, approvals), key)
-        self._progress.take(
-            {"event": "round.open", "attempt": 1, "sites": len(approvals), "numbers": machine.length}
+        course = Course(consortium.plan)
+        while not course.over:
+            members = course.cohort or tuple(sorted(approvals))
+            invited = {index: approvals[index] for index in members}
+            key = RoundKey(secrets.token_bytes(ROUND_ID_BYTES), course.iteration, 1)
+            dealt = course.usable(members)
+            setup = CoordinatorSetup(
+                signer,
+                roster,
+                course.plan.round,
+                invited,
+                course.cohort,
+                exact=False,
+                ahead=course.ahead() if dealt is None else 0,
+                dealt=dealt,
+                slot=course.slot if dealt is not None else 0,
+            )
+            course.slot += dealt is not None
+            machine = CoordinatorRound(setup, key)
+            state = self._play(machine, course, len(invited))
+            if isinstance(state, Aborted):
+                return state.reason
+            if machine.dealt_ahead is not None:
+                course.dealt, course.slot = machine.dealt_ahead, 1
+            sums = by_block(state.blocks, state.values)
+            context = machine.fixed.context
+            course.take(OpenedIteration(context, key, state.advertised, state.survivors, sums))
+        tables = course.plan.finish(course.sums)
+        write_release(
+            release_folder(self._results, consortium.plan.study),
+            result_document(
+                consortium.plan,
+                roster,
+                course.opened,
+                tables,
+                names={index: str(site) for site, index in roster.sites.items()},
+            ),
         )
+        last = course.opened[-1]
+        self._progress.take({"event": "round.opened", "sites": len(last.survivors), "attempt": 1})
+        return ""
+
+    def _play(self, machine: CoordinatorRound, course: Course, sites: int) -> Opened | Aborted:
+        """Play one attempt at one round to its end."""
+        attempt: dict[str, object] = {"iteration": course.iteration, "attempt": 1}
+        self._progress.take({"event": "round.open", "sites": sites, "numbers": machine.length, **attempt})
+        self._course, self._uploads = course, {}
         self._apply(machine, machine.open())
-        while not isinstance(machine.state, Opened | Aborted):
+        while not isinstance(machine.state, Opened | Aborted) or self._queue:
             while self._queue:
                 self._hand_over(machine, *self._queue.popleft())
             step = machine.step
             if step is not None:  # everything is quiet: whoever is silent now stays silent
                 self._apply(machine, machine.deadline_passed(step))
-        state = machine.state
-        if isinstance(state, Aborted):
-            self._progress.take({"event": "round.aborted", "attempt": 1, "reason": state.reason})
-            return state.reason
-        write_release(
-            release_folder(self._results, consortium.plan.study),
-            result_document(consortium.plan, roster, key, state, by_block(state.blocks, state.values)),
-        )
-        self._progress.take({"event": "round.opened", "sites": len(state.survivors), "attempt": 1})
-        return ""
+        if isinstance(machine.state, Aborted):
+            self._progress.take({"event": "round.aborted", "reason": machine.state.reason, **attempt})
+        return machine.state
+
+    def _disclosed(self, opened: Opened) -> Mapping[int, bytes]:
+        """Return the survivors' masked words where sites go on from the sum."""
+        if self._course is None or not self._course.plan.needs_sight(by_block(opened.blocks, opened.values)):
+            return {}
+        return {site: words_to_bytes(self._uploads[site]) for site in opened.survivors}
 
     def _hand_over(self, machine: CoordinatorRound, site: int, packet: Packet) -> None:
         for send in self._sessions[site].handle(packet):
@@ -138,7 +184,7 @@ class _Run:
                     add_masks_parallel(
                         total, effect.keys.plus, effect.keys.minus, self._pool, os.cpu_count() or 1
                     )
-                    self._apply(machine, machine.combined(total))
+                    self._apply(machine, machine.combined(total, self._disclosed))
                 case MessageTaken():
                     kind, sender = effect.envelope.kind.name, effect.envelope.sender
                     self._progress.take({"event": "round.message", "site": sender, "kind": kind})

@@ -63,8 +63,10 @@ _STRICTER_WHEN_MORE = {
 }  # fmt: skip
 _MORE = {"none": 0, "any": 1, "all": 2, "distributed": 1, "local": 1}
 _ONE_OF = {
-    "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "factors": "factor", "levels": "level",
-    "edges": "edge", "knots": "knot", "centiles": "centile", "committee": "committee site",
+    "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "factors": "factor",
+    "levels": "level", "edges": "edge", "thresholds": "threshold", "probabilities": "probability", "tests": "test",
+    "given": "variable held fixed", "committee": "committee site", "times": "time", "models": "model", "keep": "kept term",
+    "knots": "knot", "centiles": "centile",
 }  # fmt: skip
 _FIRST = ("kind", "unit", "range", "levels")
 _LONGEST_LIST = 12

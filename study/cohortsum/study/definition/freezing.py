@@ -11,9 +11,10 @@ from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.definition.canonical import canonical_bytes, digest_of
 from cohortsum.study.definition.expressions import Condition, render
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
-from cohortsum.study.definition.kinds import AnalysisEntry, AnalysisSpec
+from cohortsum.study.definition.kinds import AnalysisEntry, AnalysisSpec, CombatSpec
 from cohortsum.study.definition.loading import Study, validate
 from cohortsum.study.definition.models import CatalogueEntry, Deadlines, StudyFile
+from cohortsum.study.definition.names import nearest
 from cohortsum.study.definition.problems import Place, Problems
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.tree import read_json
@@ -36,6 +37,7 @@ def freeze(study: Study) -> FrozenStudy:
     reading = Reading(variables, problems)
     read = {name: _analysis(name, entry, reading) for name, entry in sorted(file.analyses.items())}
     _check_names(file, variables, problems)
+    _check_needs({name: spec for name, (_, spec) in read.items()}, problems)
     problems.raise_if_any()
 
     expanded = file.model_copy(
@@ -111,6 +113,28 @@ def _check_names(file: StudyFile, variables: Mapping[str, Variable], problems: P
         if other != name:
             problems.add(
                 ("analyses", name), f"differs from {other!r} in case only; results are files: rename one"
+            )
+
+
+def _check_needs(specs: Mapping[str, AnalysisSpec], problems: Problems) -> None:
+    """Note analyses that need what is no ComBat, or outcomes that it does not harmonise; a ComBat needs nothing itself."""
+    combats = {name: spec for name, spec in specs.items() if isinstance(spec, CombatSpec)}
+    for name, spec in specs.items():
+        if spec.needs is None:
+            continue
+        path = ("analyses", name, "needs")
+        if spec.needs not in combats:
+            found = (
+                f"{spec.needs!r} is a {specs[spec.needs].kind}"
+                if spec.needs in specs
+                else f"the study has no analysis {spec.needs!r}"
+            )
+            problems.add(path, f"{found}; {nearest(spec.needs, combats, 'name an analysis of kind combat')}")
+            continue
+        missing = sorted(spec.suppliable - combats[spec.needs].suppliable)
+        if missing:
+            problems.add(
+                path, f"{spec.needs!r} does not harmonise {', '.join(missing)}; add them to its outcomes"
             )
 
 

@@ -17,10 +17,12 @@ from cohortsum.study.definition.problems import Path, Place, Problems
 from cohortsum.study.definition.tree import Tree, read_yaml
 
 LATER_KEYS = {
-    "analysis": frozenset({"offset", "needs"}),
     "privacy": frozenset({"protect_diagnosis", "arm_cap", "reference", "accept_noise"}),
 }
 """Keys that later versions have; refused by name."""
+
+EXTREMES = frozenset({"minimum", "maximum", "min", "max", "extremes"})
+"""Keys of an analysis that ask for the value of one person; refused with that reason."""
 
 # pydantic's kinds of error, as an instruction to the author; others keep pydantic's own sentence.
 _CURES: Mapping[str, str] = {
@@ -91,8 +93,12 @@ def _refuse_later(tree: Tree, place: Place) -> None:
         if isinstance(kind, str) and kind in LATER_KINDS:
             where = place.of(("analyses", name, "kind"))
             raise NotInThisVersionError(f"{where}: {kind}", f"there are {', '.join(KINDS)}")
-        for key in sorted(LATER_KEYS["analysis"] & set(entry)):
-            raise NotInThisVersionError(place.of(("analyses", name, key)), "remove it")
+        for key in sorted(EXTREMES & set(entry)):
+            raise NotInThisVersionError(
+                place.of(("analyses", name, key)),
+                "an extreme is the value of one person, and no protocol opens it safely yet; "
+                "ask for quantiles inside, such as 0.01 and 0.99, or for a histogram",
+            )
 
 
 def _locate(location: tuple[int | str, ...], tree: Tree) -> tuple[Path, type[Section]]:

@@ -90,6 +90,19 @@ class Reading:
                 self.problems.add(here, f"the result table has a column {name!r}; rename the factor")
         return tuple(names)
 
+    def event(self, name: str, written: str | None, path: Path) -> str:
+        """Return the level of a factor that is the event: the one written, or the second of two."""
+        levels = self._factors.get(name, ())
+        if written is None:
+            if len(levels) > 2:
+                self.problems.add(
+                    path, f"{name!r} has {len(levels)} levels; add event: one of {', '.join(levels)}"
+                )
+            return levels[-1] if levels else ""
+        if levels and written not in levels:
+            self.problems.add(path, f"{name!r} has no level {written!r}; event: one of {', '.join(levels)}")
+        return written
+
     def unknown(self, path: Path, name: str) -> None:
         """Note that the study has no such variable."""
         cure = nearest(name, self.variables, "declare it under variables")

@@ -164,6 +164,10 @@ class Design:
         return tuple(found)
 
 
+NOTHING = Design((), ())
+"""A design without columns."""
+
+
 def build_design(
     analysis: str,
     terms: Sequence[str],

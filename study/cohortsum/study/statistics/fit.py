@@ -96,3 +96,53 @@ def sweep(matrix: NDArray[np.float64], k: int) -> None:
     matrix[k] = row
     matrix[:, k] = -column / pivot
     matrix[k, k] = 1.0 / pivot
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """What some columns leave unexplained of others.
+
+    Attributes:
+        kept: the columns held fixed, by place.
+        dropped: those that vary nowhere, or that the ones before them determine; they change nothing.
+        products: (others, others) float64 centred products of the residuals of the other columns.
+        unvarying: other columns without variation about the centre, by place among the others.
+        explained: other columns of which nothing is left, likewise.
+    """
+
+    kept: tuple[int, ...]
+    dropped: tuple[int, ...]
+    products: NDArray[np.float64]
+    unvarying: frozenset[int]
+    explained: frozenset[int]
+
+
+def residuals(cross: NDArray[np.float64], given: int, floor: float) -> Residuals:
+    """Return what the first ``given`` columns of ``cross`` leave of the others.
+
+    Args:
+        cross: (columns, columns) float64 centred cross-products; left untouched.
+        given: how many of them are held fixed.
+        floor: greatest error of an entry of ``cross`` by rounding.
+    """
+    swept = cross.copy()
+    kept: list[int] = []
+    dropped: list[int] = []
+
+    def nothing_left(j: int) -> bool:
+        return bool(swept[j, j] <= TOLERANCE * cross[j, j] + _error(swept[kept, j], floor))
+
+    for j in range(given):
+        if cross[j, j] <= floor or nothing_left(j):
+            dropped.append(j)
+            continue
+        sweep(swept, j)
+        kept.append(j)
+    others = range(given, len(cross))
+    return Residuals(
+        kept=tuple(kept),
+        dropped=tuple(dropped),
+        products=swept[given:, given:],
+        unvarying=frozenset(j - given for j in others if cross[j, j] <= floor),
+        explained=frozenset(j - given for j in others if nothing_left(j)),
+    )

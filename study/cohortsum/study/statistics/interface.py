@@ -78,7 +78,10 @@ class Block:
 
 
 class Local(Protocol):
-    """Values per person that a site computes from opened sums and keeps: harmonised measures, z-scores."""
+    """Values per person that a site computes from opened sums and keeps: harmonised measures, z-scores.
+
+    Whoever inherits this class has no tables unless it says so.
+    """
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -88,6 +91,11 @@ class Local(Protocol):
     def values(self, batch: Batch) -> NDArray[np.float64]:
         """Return the values of a batch of prepared people, (people, columns) float64; NaN where there is none."""
         ...
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Tables about this site alone, which stay there as well."""
+        return ()
 
 
 class Statistic(ABC):
@@ -132,6 +140,11 @@ class Statistic(ABC):
     def most_rounds(self) -> int:
         """How many rounds this analysis takes at most, this one included; from the study alone in the first round."""
         return 1
+
+    @property
+    def supplied_later(self) -> frozenset[str]:
+        """Return the supply items of blocks that only a later round has; from the study alone."""
+        return frozenset()
 
     @property
     def parameters(self) -> tuple[float, ...]:

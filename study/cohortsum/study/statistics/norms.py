@@ -17,6 +17,7 @@ from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.design import Design
 from cohortsum.study.statistics.distributions import normal_quantile
 from cohortsum.study.statistics.estimates import Estimate
+from cohortsum.study.statistics.interface import Local
 from cohortsum.study.statistics.units import clipped, normalised
 from cohortsum.study.variables import Number
 
@@ -26,7 +27,7 @@ Grid = tuple[tuple[str, ...], tuple[tuple[str | float, ...], ...], Batch]
 
 
 @dataclass(frozen=True, slots=True)
-class Norms:
+class Norms(Local):
     """Mean and spread of outcomes.
 
     Attributes:

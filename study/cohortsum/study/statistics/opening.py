@@ -70,6 +70,11 @@ def opened(
     )
 
 
+def about_means(n: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
+    """Return ``raw - first * second / n`` for sums on the grid, each number rounded once; n = 0 gives zeros."""
+    return _about_means(n << fraction_bits, raw, first, second, fraction_bits)
+
+
 def _about_means(mass: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
     """Return ``raw - first * second / mass`` for sums on the grid, each number rounded once; nobody gives zeros."""
     unit, mass = 1 << fraction_bits, max(mass, 1)

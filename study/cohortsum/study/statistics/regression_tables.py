@@ -1,9 +1,8 @@
 """The tables of a regression: coefficients, contrasts, nested tests.
 
-Cohen's d of a level against the reference, from its t: d = t (n1 + n2) / (sqrt(n1 n2) sqrt(df)), with
-se = sqrt((n1 + n2) / (n1 n2) + d^2 / (2 (n1 + n2 - 2))) and interval d +- 1.96 se, as ENIGMA's ``mass_uv_regr.R``.
-People of sites that hold one arm only count in n1 and n2, as there, and add nothing to the coefficient; a note says how
-many sites that concerns.
+Cohen's d of a level against the reference comes from its t (`effect_size`), with the interval d +- 1.96 se of ENIGMA's
+``mass_uv_regr.R``. People of sites that hold one arm only count in n1 and n2, as there, and add nothing to the
+coefficient; a note says how many sites that concerns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.design import Column
 from cohortsum.study.statistics.distributions import false_discovery, t_quantile, t_two_sided
+from cohortsum.study.statistics.effect_size import cohens_d
 from cohortsum.study.statistics.estimates import Estimate, f_test, term_names
 from cohortsum.study.variables import Factor, Number
 
@@ -240,8 +240,7 @@ def _effect_cells(
         n1 == 0
     ):  # other levels against each other carry the coefficients; there is no reference to compare with
         return (NO_DATA,) * 4 + (adjusted, n1, n2)
-    d = wald.t * (n1 + n2) / (sqrt(n1 * n2) * sqrt(fitted.df))
-    se = sqrt((n1 + n2) / (n1 * n2) + d * d / (2 * (n1 + n2 - 2)))
+    d, se = cohens_d(wald.t, n1, n2, fitted.df)
     return (d, se, d - 1.96 * se, d + 1.96 * se, adjusted, n1, n2)
 
 

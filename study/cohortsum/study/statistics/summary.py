@@ -1,23 +1,24 @@
-"""Means and standard deviations by group, from sums about the public centre.
+"""Means, standard deviations and, where asked for, skewness and kurtosis by group, from sums about the public centre.
 
 Per variable and group cell every person adds ``(1 or missing)`` to the counts and ``(u, u^2)``, each rounded to the
 grid, to the sums. The integers are added exactly, so batches, sites and order cannot change a digit; mean and variance
 are formed from them in rational arithmetic and rounded once, so nothing cancels. Rounding moves a mean by at most
 ``half_width * 2**-(fraction_bits + 1)`` and the variance by about ``half_width**2 * 2**-fraction_bits``; a variance that
-small is reported as 0.
+small is reported as 0. With ``moments`` 4 every person adds ``(u^3, u^4)`` too, in a block of their own, so that what
+is opened without them stays as it is; `moments` finishes.
 
 People sets, per variable and cell: those who have a value, and those of the cell who do not.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
-from cohortsum.study.results import NO_DATA, SUMMARY_COLUMNS, Absent, Cell, Status, Table
+from cohortsum.study.results import NO_DATA, SHAPE_COLUMNS, SUMMARY_COLUMNS, Absent, Cell, Status, Table
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
 from cohortsum.study.statistics.interface import (
     Block,
@@ -29,6 +30,7 @@ from cohortsum.study.statistics.interface import (
     set_name,
     to_grid,
 )
+from cohortsum.study.statistics.moments import Moments, moments, shape
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
@@ -45,6 +47,7 @@ class Summary(Statistic):
         by: factors whose levels, crossed, are the cells; without them one cell holds everybody.
         fraction_bits: grid of the sums.
         where: the subgroup, or everybody.
+        moments: 2 for mean and spread, 4 for skewness and kurtosis too.
     """
 
     name: str
@@ -52,9 +55,10 @@ class Summary(Statistic):
     by: tuple[Factor, ...]
     fraction_bits: int
     where: Where | None = None
+    moments: Literal[2, 4] = 2
 
     def layout(self) -> tuple[Block, ...]:
-        """Return, per variable and cell, a block of counts (n, missing) and a block of sums (u, u^2)."""
+        """Return, per variable and cell, counts (n, missing), sums (u, u^2) and, of four moments, (u^3, u^4)."""
         blocks: list[Block] = []
         for variable in self.variables:
             for cell in self._crossing.cells:
@@ -62,22 +66,27 @@ class Summary(Statistic):
                 supply = (frozenset({variable.name, *self._crossing.level_names(cell)}),)
                 sets, bits = self._sets(variable, cell), self.fraction_bits
                 blocks.append(Block(f"{prefix}/people", "additive", 2, 1.0, "person", 0, supply, sets))
-                blocks.append(Block(f"{prefix}/sums", "additive", 2, 1.0, "person", bits, supply, sets[:1]))
+                for part in self._sums:
+                    blocks.append(
+                        Block(f"{prefix}/{part}", "additive", 2, 1.0, "person", bits, supply, sets[:1])
+                    )
         return tuple(blocks)
 
     def accumulate(self, batch: Batch) -> State:
-        """Return ``people`` and ``sums``, (variables, cells, 2) int64."""
+        """Return ``people``, ``sums`` and, of four moments, ``moments``, (variables, cells, 2) int64 each."""
         people, cells = self._people_by_cell(batch)
         edges = np.searchsorted(cells, np.arange(len(self._crossing.cells) + 1))
         shape = (len(self.variables), len(self._crossing.cells), 2)
-        counts, sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        state = {part: np.zeros(shape, np.int64) for part in ("people", *self._sums)}
         for row, variable in enumerate(self.variables):
             u, missing = _values(batch, variable, people)
             for column, counted in enumerate((~missing, missing)):
-                counts[row, :, column] = _sums_between(counted.astype(np.int64), edges)
-            for column, values in enumerate((u, u * u)):
-                sums[row, :, column] = _sums_between(to_grid(values, self.fraction_bits), edges)
-        return {"people": counts, "sums": sums}
+                state["people"][row, :, column] = _sums_between(counted.astype(np.int64), edges)
+            for place, part in enumerate(self._sums):
+                for column, power in enumerate((2 * place + 1, 2 * place + 2)):
+                    values = to_grid(_power(u, power), self.fraction_bits)
+                    state[part][row, :, column] = _sums_between(values, edges)
+        return state
 
     def members(self, batch: Batch) -> Members:
         """Return, per variable and cell, who has a value and who has none."""
@@ -97,12 +106,13 @@ class Summary(Statistic):
             f"{self._prefix(variable, cell)}/{part}": state[part][row, column].astype(np.int64)
             for row, variable in enumerate(self.variables)
             for column, cell in enumerate(self._crossing.cells)
-            for part in ("people", "sums")
+            for part in ("people", *self._sums)
         }
 
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table, one row per variable and cell."""
-        columns = ("variable", *(factor.name for factor in self.by), *SUMMARY_COLUMNS)
+        further = SHAPE_COLUMNS if self.moments == 4 else ()
+        columns = ("variable", *(factor.name for factor in self.by), *SUMMARY_COLUMNS, *further)
         rows = tuple(
             (variable.name, *cell, *self._finish_cell(sums, variable, cell))
             for variable in self.variables
@@ -112,26 +122,34 @@ class Summary(Statistic):
         notes = (f"People without a value of {names} are in no row.",) if self.by else ()
         return (Table(self.name, "summary", columns, rows, notes),)
 
+    def opened(self, sums: Sums, variable: Number, cell: tuple[str, ...]) -> Moments | None:
+        """Return the moments of a cell, or None where its blocks had too few suppliers."""
+        people, totals = (sums.get(f"{self._prefix(variable, cell)}/{part}") for part in ("people", "sums"))
+        if people is None or totals is None:
+            return None
+        return moments(variable, int(people[0]), [int(total) for total in totals], self.fraction_bits)
+
     def _finish_cell(self, sums: Sums, variable: Number, cell: tuple[str, ...]) -> tuple[Cell, ...]:
-        """Return n, missing, mean, sd, mean_noise_se, status and variance of one cell."""
-        prefix = self._prefix(variable, cell)
-        if f"{prefix}/people" not in sums or f"{prefix}/sums" not in sums:
+        """Return n, missing, mean, sd, mean_noise_se, status, variance and, of four moments, skewness and kurtosis."""
+        prefix, further = self._prefix(variable, cell), (2 if self.moments == 4 else 0)
+        if any(f"{prefix}/{part}" not in sums for part in ("people", *self._sums)):
             withheld = Absent(Status.TOO_FEW_SITES)
-            return (withheld,) * 4 + (NO_NOISE, Status.TOO_FEW_SITES.value, withheld)
+            return (withheld,) * 4 + (NO_NOISE, Status.TOO_FEW_SITES.value) + (withheld,) * (1 + further)
         n, missing = (int(count) for count in sums[f"{prefix}/people"])
         if n == 0:
-            return (n, missing, NO_DATA, NO_DATA, NO_NOISE, Status.ALL_MISSING.value, NO_DATA)
-        grid = 2**self.fraction_bits
-        su, su2 = (Fraction(int(total), grid) for total in sums[f"{prefix}/sums"])
-        half_width = (Fraction(variable.upper) - Fraction(variable.lower)) / 2
-        mean = (Fraction(variable.upper) + Fraction(variable.lower)) / 2 + half_width * su / n
-        if n == 1:
-            return (n, missing, float(mean), NO_DATA, NO_NOISE, Status.OK.value, NO_DATA)
-        deviations = su2 - su * su / n
-        # n people, each with u and u^2 off by half a grid unit: at most 3/2 unit each
-        resolution = Fraction(3 * n, 2 * grid)
-        variance = 0.0 if deviations <= resolution else float(deviations * half_width**2 / (n - 1))
-        return (n, missing, float(mean), sqrt(variance), NO_NOISE, Status.OK.value, variance)
+            nothing = (NO_DATA,) * (1 + further)
+            return (n, missing, NO_DATA, NO_DATA, NO_NOISE, Status.ALL_MISSING.value, *nothing)
+        totals = [int(total) for part in self._sums for total in sums[f"{prefix}/{part}"]]
+        found = moments(variable, n, totals[:2], self.fraction_bits)
+        about_mean = shape(n, totals, self.fraction_bits) if self.moments == 4 else ()
+        variance: Cell = NO_DATA if n == 1 else float(found.variance)
+        sd: Cell = NO_DATA if n == 1 else sqrt(float(found.variance))
+        return (n, missing, float(found.mean), sd, NO_NOISE, Status.OK.value, variance, *about_mean)
+
+    @property
+    def _sums(self) -> tuple[str, ...]:
+        """The blocks of sums of powers, two powers each."""
+        return ("sums", "moments") if self.moments == 4 else ("sums",)
 
     @property
     def _crossing(self) -> Crossing:
@@ -162,6 +180,14 @@ def _values(
     missing = np.isnan(u)
     u[missing] = 0.0
     return u, missing
+
+
+def _power(u: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+    """Return ``u`` times itself, by products alone, so that every platform rounds alike."""
+    raised = u
+    for _ in range(power - 1):
+        raised = raised * u
+    return raised
 
 
 def _sums_between(values: NDArray[np.int64], edges: NDArray[np.intp]) -> NDArray[np.int64]:

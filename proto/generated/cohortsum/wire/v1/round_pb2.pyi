@@ -152,6 +152,10 @@ class Opening(_message.Message):
     APPROVALS_FIELD_NUMBER: _builtins.int
     SURVIVORS_FIELD_NUMBER: _builtins.int
     EARLIER_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
+    DEALT_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
     round_id: _builtins.bytes
     iteration: _builtins.int
     attempt: _builtins.int
@@ -160,6 +164,14 @@ class Opening(_message.Message):
     epoch: _builtins.str
     earlier: _builtins.bytes
     """context of the opened round whose unchanged blocks do not travel again; or empty"""
+    plan: _builtins.bytes
+    """digest of the plan of an iteration after the first, parameters included; else empty"""
+    ahead: _builtins.int
+    """secrets dealt beside this attempt's own, for iterations after it"""
+    dealt: _builtins.bytes
+    """context of the attempt that dealt this one's secrets ahead; empty: it deals its own"""
+    slot: _builtins.int
+    """which of these secrets, from 1"""
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Envelope]:
         """by roster index"""
@@ -180,10 +192,14 @@ class Opening(_message.Message):
         approvals: _abc.Iterable[Global___Envelope] | None = ...,
         survivors: _abc.Iterable[_builtins.int] | None = ...,
         earlier: _builtins.bytes = ...,
+        plan: _builtins.bytes = ...,
+        ahead: _builtins.int = ...,
+        dealt: _builtins.bytes = ...,
+        slot: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approvals", b"approvals", "attempt", b"attempt", "earlier", b"earlier", "epoch", b"epoch", "iteration", b"iteration", "roster_digest", b"roster_digest", "round_id", b"round_id", "study_digest", b"study_digest", "survivors", b"survivors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "approvals", b"approvals", "attempt", b"attempt", "dealt", b"dealt", "earlier", b"earlier", "epoch", b"epoch", "iteration", b"iteration", "plan", b"plan", "roster_digest", b"roster_digest", "round_id", b"round_id", "slot", b"slot", "study_digest", b"study_digest", "survivors", b"survivors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -202,6 +218,7 @@ class Advert(_message.Message):
     PROTECTED_FIELD_NUMBER: _builtins.int
     USED_FIELD_NUMBER: _builtins.int
     COUNTER_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     channel_key: _builtins.bytes
     mask_key: _builtins.bytes
     gate_commitment: _builtins.bytes
@@ -212,6 +229,8 @@ class Advert(_message.Message):
     """if protected: context of the attempt in which t sites named it a survivor; empty: it is new"""
     counter: _builtins.int
     """masked inputs this site has ever made; lower than one seen before: it was restored from a copy"""
+    ahead: _builtins.bytes
+    """per slot dealt ahead: mask key, gate commitment, data commitment, 32 bytes each"""
     def __init__(
         self,
         *,
@@ -222,10 +241,11 @@ class Advert(_message.Message):
         protected: _builtins.bool = ...,
         used: _builtins.bytes = ...,
         counter: _builtins.int = ...,
+        ahead: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel_key", b"channel_key", "counter", b"counter", "data_commitment", b"data_commitment", "gate_commitment", b"gate_commitment", "mask_key", b"mask_key", "protected", b"protected", "used", b"used"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "channel_key", b"channel_key", "counter", b"counter", "data_commitment", b"data_commitment", "gate_commitment", b"gate_commitment", "mask_key", b"mask_key", "protected", b"protected", "used", b"used"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -267,6 +287,7 @@ class Shares(_message.Message):
     MASK_COMMITMENTS_FIELD_NUMBER: _builtins.int
     GATE_COMMITMENTS_FIELD_NUMBER: _builtins.int
     DATA_COMMITMENTS_FIELD_NUMBER: _builtins.int
+    AHEAD_COMMITMENTS_FIELD_NUMBER: _builtins.int
     adverts_digest: _builtins.bytes
     """h1"""
     ciphertext_digests: _builtins.bytes
@@ -274,6 +295,8 @@ class Shares(_message.Message):
     mask_commitments: _builtins.bytes
     gate_commitments: _builtins.bytes
     data_commitments: _builtins.bytes
+    ahead_commitments: _builtins.bytes
+    """per holder, per slot dealt ahead: mask, gate and data commitment, 32 bytes each"""
     @_builtins.property
     def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """by roster index"""
@@ -287,10 +310,11 @@ class Shares(_message.Message):
         mask_commitments: _builtins.bytes = ...,
         gate_commitments: _builtins.bytes = ...,
         data_commitments: _builtins.bytes = ...,
+        ahead_commitments: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adverts_digest", b"adverts_digest", "ciphertext_digests", b"ciphertext_digests", "data_commitments", b"data_commitments", "gate_commitments", b"gate_commitments", "holders", b"holders", "mask_commitments", b"mask_commitments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adverts_digest", b"adverts_digest", "ahead_commitments", b"ahead_commitments", "ciphertext_digests", b"ciphertext_digests", "data_commitments", b"data_commitments", "gate_commitments", b"gate_commitments", "holders", b"holders", "mask_commitments", b"mask_commitments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -560,17 +584,29 @@ class Closing(_message.Message):
 
     STATEMENT_FIELD_NUMBER: _builtins.int
     RESULT_DIGEST_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    MASK_FIELD_NUMBER: _builtins.int
     statement: _builtins.bytes
     result_digest: _builtins.bytes
+    @_builtins.property
+    def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
+        """data seeds of all survivors, where sites recompute the sum; their masked words are attached"""
+
+    @_builtins.property
+    def mask(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
+        """then also the mask seeds of dropouts"""
+
     def __init__(
         self,
         *,
         statement: _builtins.bytes = ...,
         result_digest: _builtins.bytes = ...,
+        data: _abc.Iterable[Global___Share] | None = ...,
+        mask: _abc.Iterable[Global___Share] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result_digest", b"result_digest", "statement", b"statement"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "mask", b"mask", "result_digest", b"result_digest", "statement", b"statement"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

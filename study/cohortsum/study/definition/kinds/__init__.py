@@ -4,11 +4,28 @@ from typing import Annotated
 
 from pydantic import Field
 
+from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
+from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
+from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec
+from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
+from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
+from cohortsum.study.definition.kinds.meta import MetaEntry, MetaSpec
 from cohortsum.study.definition.kinds.mixed import MixedEntry, MixedSpec
 from cohortsum.study.definition.kinds.normative import NormativeEntry, NormativeSpec
+from cohortsum.study.definition.kinds.products import (
+    CorrelationEntry,
+    CorrelationSpec,
+    CovarianceEntry,
+    CovarianceSpec,
+    PcaEntry,
+    PcaSpec,
+)
+from cohortsum.study.definition.kinds.proportion import ProportionEntry, ProportionSpec
+from cohortsum.study.definition.kinds.quantiles import QuantilesEntry, QuantilesSpec
 from cohortsum.study.definition.kinds.regression import RegressionEntry, RegressionSpec, ReportSpec
 from cohortsum.study.definition.kinds.summary import SummaryEntry, SummarySpec
 
@@ -18,10 +35,22 @@ __all__ = [
     "AnalysisEntry",
     "AnalysisSection",
     "AnalysisSpec",
+    "CombatSpec",
+    "CorrelationSpec",
+    "CovarianceSpec",
+    "CoxSpec",
     "CrosstabSpec",
+    "GlmSpec",
+    "GroupTestSpec",
     "HistogramSpec",
+    "KaplanMeierSpec",
+    "LogrankSpec",
+    "MetaSpec",
     "MixedSpec",
     "NormativeSpec",
+    "PcaSpec",
+    "ProportionSpec",
+    "QuantilesSpec",
     "RegressionSpec",
     "ReportSpec",
     "SummarySpec",
@@ -31,9 +60,21 @@ AnalysisEntry = Annotated[
     SummaryEntry
     | HistogramEntry
     | CrosstabEntry
+    | ProportionEntry
+    | QuantilesEntry
+    | GroupTestEntry
+    | CorrelationEntry
+    | CovarianceEntry
+    | PcaEntry
     | RegressionEntry
     | MixedEntry
-    | NormativeEntry,
+    | NormativeEntry
+    | GlmEntry
+    | MetaEntry
+    | CombatEntry
+    | KaplanMeierEntry
+    | LogrankEntry
+    | CoxEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -41,16 +82,23 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "summary": SummaryEntry,
     "histogram": HistogramEntry,
     "crosstab": CrosstabEntry,
+    "proportion": ProportionEntry,
+    "quantiles": QuantilesEntry,
+    "test": GroupTestEntry,
+    "correlation": CorrelationEntry,
+    "covariance": CovarianceEntry,
+    "pca": PcaEntry,
     "regression": RegressionEntry,
     "mixed": MixedEntry,
     "normative": NormativeEntry,
+    "glm": GlmEntry,
+    "meta": MetaEntry,
+    "combat": CombatEntry,
+    "kaplan_meier": KaplanMeierEntry,
+    "logrank": LogrankEntry,
+    "cox": CoxEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset(
-    {
-        "quantiles", "proportion", "covariance", "correlation", "pca", "glm", "cox", "kaplan_meier",
-        "logrank", "meta", "combat", "test", "dp_sgd",
-    }
-)  # fmt: skip
+LATER_KINDS = frozenset({"dp_sgd"})
 """Analyses that later versions have; refused by name."""

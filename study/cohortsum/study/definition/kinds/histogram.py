@@ -2,14 +2,14 @@
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Finite, Name, Section
-from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.fields import Name
+from cohortsum.study.definition.kinds.binned import Binned
+from cohortsum.study.definition.kinds.interface import AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 
 
@@ -39,39 +39,11 @@ class HistogramSpec(AnalysisSpec):
         return frozenset(self.edges) if variable in self.variables else frozenset()
 
 
-class Bins(Section):
-    """``count`` bins of equal width between two edges."""
-
-    start: Finite = Field(alias="from")
-    end: Finite = Field(alias="to")
-    count: Annotated[int, Field(ge=1, le=1000)]
-
-    def edges(self) -> tuple[float, ...]:
-        """Return the count + 1 edges, in floating point."""
-        step = (self.end - self.start) / self.count
-        return (*(self.start + step * index for index in range(self.count)), self.end)
-
-
-class HistogramEntry(AnalysisSection):
+class HistogramEntry(Binned):
     """Counts between public edges."""
 
     kind: Literal["histogram"]
     variables: Annotated[tuple[Name, ...], Field(min_length=1)]
-    edges: Annotated[tuple[Finite, ...], Field(min_length=2, max_length=1001)] | None = None
-    bins: Bins | None = None
-
-    @model_validator(mode="after")
-    def _edges_increase(self) -> Self:
-        if (self.edges is None) == (self.bins is None):
-            raise ValueError("expected either edges: [...] or bins: {from, to, count}")
-        edges = self.public_edges()
-        if not all(low < high for low, high in pairwise(edges)):
-            raise ValueError("expected edges that increase")
-        return self
-
-    def public_edges(self) -> tuple[float, ...]:
-        """Return the edges, whichever way they were written."""
-        return self.edges if self.edges is not None else self.bins.edges() if self.bins is not None else ()
 
     def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, HistogramSpec]:
         """Return the entry with globs and edges written out, and the spec."""

@@ -26,6 +26,8 @@ class AnalysisSpec:
     """The name of the analysis."""
     where: Condition | None
     """The subgroup, judged on prepared values."""
+    needs: str | None = None
+    """The analysis whose harmonised values this one takes; a kind that has the key overrides it."""
 
     @property
     def lists(self) -> frozenset[str]:

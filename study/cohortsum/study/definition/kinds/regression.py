@@ -50,6 +50,7 @@ class RegressionSpec(AnalysisSpec):
         contrasts: by name, (coefficient, weight) pairs; coefficients are named as `coefficient_names` does.
         tests: by name, the terms dropped together in a nested F test.
         where: the subgroup, judged on prepared values.
+        needs: the ComBat whose harmonised outcomes are taken, if any.
         weights: a number of non-negative range by which people are weighted, if any.
         ridge: penalty on the standardised coefficients, if any.
         vif: whether variance inflation factors are given.
@@ -76,6 +77,7 @@ class RegressionSpec(AnalysisSpec):
     covariance: Literal["HC0", "HC1"] | None
     test_site: bool
     multivariate: Mapping[str, JointSpec]
+    needs: str | None = None
 
     @property
     def lists(self) -> frozenset[str]:
@@ -113,6 +115,7 @@ class RegressionEntry(AnalysisSection):
     """One linear regression per outcome on shared terms."""
 
     kind: Literal["regression"]
+    needs: Slug | None = None
     outcomes: Annotated[tuple[Name, ...], Field(min_length=1)]
     terms: Annotated[tuple[Formula, ...], Field(min_length=1, max_length=200)]
     site_effect: Literal["within", "none"] = "within"
@@ -179,6 +182,7 @@ class RegressionEntry(AnalysisSection):
             covariance=self.covariance,
             test_site=self.test_site is not None,
             multivariate=joint,
+            needs=self.needs,
         )
         return self.model_copy(update=written), spec
 

@@ -6,22 +6,25 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Name
+from cohortsum.study.definition.fields import Name, Slug
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
-from cohortsum.study.results import SUMMARY_COLUMNS
+from cohortsum.study.results import SHAPE_COLUMNS, SUMMARY_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySpec(AnalysisSpec):
-    """n, mean, variance and SD of ``variables`` in every combination of the levels of ``by``."""
+    """Moments of ``variables`` in every combination of the levels of ``by``: up to the second, or up to the fourth."""
 
     kind: ClassVar[str] = "summary"
+    afterwards: ClassVar[frozenset[str]] = frozenset({"moments"})  # higher ones have blocks of their own
 
     name: str
     variables: tuple[str, ...]
     by: tuple[str, ...]
     where: Condition | None
+    moments: Literal[2, 4] = 2
+    needs: str | None = None
 
     @property
     def required(self) -> frozenset[str]:
@@ -40,17 +43,20 @@ class SummarySpec(AnalysisSpec):
 
 
 class SummaryEntry(AnalysisSection):
-    """n, mean, variance and SD of variables, by groups."""
+    """n, mean, variance and SD of variables, by groups; with ``moments: 4`` skewness and kurtosis too."""
 
     kind: Literal["summary"]
+    needs: Slug | None = None
     variables: Annotated[tuple[Name, ...], Field(min_length=1)]
     by: tuple[Name, ...] = ()
+    moments: Literal[2, 4] | None = None
 
     def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, SummarySpec]:
-        """Return the entry with globs written out, and the spec."""
+        """Return the entry with globs written out, and the spec; two moments go without saying."""
         variables = reading.numbers(self.variables, path_of(name, "variables"))
-        by = reading.factors(self.by, path_of(name, "by"), {"variable", *SUMMARY_COLUMNS})
+        by = reading.factors(self.by, path_of(name, "by"), {"variable", *SUMMARY_COLUMNS, *SHAPE_COLUMNS})
+        higher = None if self.moments == 2 else self.moments
         return (
-            self.model_copy(update={"variables": variables, "by": by}),
-            SummarySpec(name, variables, by, where),
+            self.model_copy(update={"variables": variables, "by": by, "moments": higher}),
+            SummarySpec(name, variables, by, where, 2 if higher is None else 4, self.needs),
         )

@@ -1,7 +1,8 @@
 """Opened sums as they are kept: a digest over the rest, block names and sizes as JSON, then the integers, little-endian int64.
 
-They are kept so that a later version of the study need not open unchanged blocks again. Whoever may read the coordinator's
-store may read them; so it is with the result itself.
+The coordinator keeps them so that a later version of the study need not open unchanged blocks again, and both daemons keep those
+of a fit's iterations, so that a restart does not end it. Whoever may read the coordinator's store may read them; so it is with
+the result itself.
 """
 
 import hashlib

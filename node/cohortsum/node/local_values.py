@@ -1,0 +1,51 @@
+"""Values per person that a study computes at the site and that stay there: harmonised measures, z-scores.
+
+One CSV file per analysis below ``local/STUDY/vVERSION`` in the node's folder, readable by its owner alone; the first column is the
+person as the site's tables name them. A person outside the cohort is not in it; a value that does not exist is an empty cell.
+"""
+
+import csv
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cohortsum.node.tables.reader import Tables
+from cohortsum.study.planning import Integers, StudyPlan
+from cohortsum.study.statistics.interface import Local
+
+BATCH = 4096
+
+
+def write_local(
+    folder: Path, plan: StudyPlan, sums: Mapping[str, Integers], tables: Tables
+) -> Iterator[Path]:
+    """Write what this site computes for its own people, and yield each file once it is whole.
+
+    Args:
+        folder: of all studies' local values; made if need be.
+        plan: of the study's last round.
+        sums: of that round, as this site recomputed them.
+        tables: of this site.
+    """
+    home = folder / plan.study.study / f"v{plan.study.version}"
+    for analysis, local in plan.local(sums, tables.batches):
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = home / f"{analysis}.csv"
+        draft = path.with_suffix(".part")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow((plan.study.person, *local.columns))
+            rows.writerows(_rows(plan, local, tables))
+        draft.replace(path)
+        yield path
+
+
+def _rows(plan: StudyPlan, local: Local, tables: Tables) -> Iterator[tuple[str, ...]]:
+    for raw, ids in zip(tables.batches(BATCH), tables.ids(BATCH), strict=True):
+        included = plan.cohort.included(raw)
+        values = local.values(plan.cohort.prepare(raw))
+        persons = (one for one, inside in zip(ids, included, strict=True) if inside)
+        for person, row in zip(persons, values, strict=True):
+            yield person, *("" if math.isnan(value) else float.__repr__(float(value)) for value in row)

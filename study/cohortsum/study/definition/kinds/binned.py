@@ -1,0 +1,42 @@
+"""Public bins, as kinds that count between edges are given them: ``edges``, or ``bins`` of equal width."""
+
+from itertools import pairwise
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from cohortsum.study.definition.fields import Finite, Section
+from cohortsum.study.definition.kinds.interface import AnalysisSection
+
+
+class Bins(Section):
+    """``count`` bins of equal width between two edges."""
+
+    start: Finite = Field(alias="from")
+    end: Finite = Field(alias="to")
+    count: Annotated[int, Field(ge=1, le=1000)]
+
+    def edges(self) -> tuple[float, ...]:
+        """Return the count + 1 edges, in floating point."""
+        step = (self.end - self.start) / self.count
+        return (*(self.start + step * index for index in range(self.count)), self.end)
+
+
+class Binned(AnalysisSection):
+    """Base of the entries that count between public edges."""
+
+    edges: Annotated[tuple[Finite, ...], Field(min_length=2, max_length=1001)] | None = None
+    bins: Bins | None = None
+
+    @model_validator(mode="after")
+    def _edges_increase(self) -> Self:
+        if (self.edges is None) == (self.bins is None):
+            raise ValueError("expected either edges: [...] or bins: {from, to, count}")
+        edges = self.public_edges()
+        if not all(low < high for low, high in pairwise(edges)):
+            raise ValueError("expected edges that increase")
+        return self
+
+    def public_edges(self) -> tuple[float, ...]:
+        """Return the edges, whichever way they were written."""
+        return self.edges if self.edges is not None else self.bins.edges() if self.bins is not None else ()
