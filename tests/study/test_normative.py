@@ -172,10 +172,13 @@ def z_scores(statistic: Normative, batch: Batch, site: NDArray[Any]) -> Floats:
     """Return what the sites compute for their people, in the order of ``batch``."""
     sites = [np.flatnonzero(site == label) for label in np.unique(site)]
     last: Any = statistic
-    sums = federate(last, [slice_of(batch, people) for people in sites])
+    others = {
+        "people": np.array([batch.people])
+    }  # a round opens what other analyses and the gate need as well
+    sums = others | federate(last, [slice_of(batch, people) for people in sites])
     while (following := last.further(sums)) is not None:
         last = following
-        sums = federate(last, [slice_of(batch, people) for people in sites])
+        sums = others | federate(last, [slice_of(batch, people) for people in sites])
     z = np.full((batch.people, len(OUTCOMES)), np.nan)
     for people in sites:
         mine = slice_of(batch, people)

@@ -394,7 +394,10 @@ def test_joint_tests_say_why_there_is_none() -> None:
 
 def site_tested(statistic: Regression, batch: Batch, site: NDArray[Any] | list[str]) -> tuple[Table, ...]:
     wrapped = SiteTest(statistic.name, statistic)
-    return wrapped.finish(federate(wrapped, split(batch, site)))
+    others = {
+        "people": np.array([batch.people])
+    }  # a round opens what other analyses and the gate need as well
+    return wrapped.finish(others | federate(wrapped, split(batch, site)))
 
 
 @pytest.mark.parametrize("missing", ["per_outcome", "complete"])

@@ -105,7 +105,7 @@ class SiteTest(Statistic):
 
 
 def _is_product(block: str) -> bool:
-    return block.rsplit("/", 1)[1] in ("covariates", "products")
+    return block.endswith(("/covariates", "/products"))
 
 
 def _test(full: Estimate, reduced: Estimate) -> tuple[Cell, ...]:
