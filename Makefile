@@ -32,6 +32,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py
 	$(BIN)/python benchmarks/round.py
 	$(BIN)/python benchmarks/accumulate.py
+	$(BIN)/python benchmarks/tables.py
 
 bundle: $(VENV)/bin/python   ## everything for an installation without a network, in dist/; needs the network itself
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m deploy.bundle.build

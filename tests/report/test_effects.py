@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from cohortsum.report.anatomy import DESIKAN_KILLIANY, read_name
-from cohortsum.report.effects import effect_terms, read_effects, read_meta, read_terms
+from cohortsum.report.effects import effect_terms, meta_plots, read_effects, read_meta, read_terms
 from cohortsum.report.enigma import COLUMNS, to_enigma_csv
 from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.results import NO_DATA, Absent, Status, Table
@@ -194,6 +194,14 @@ def test_a_meta_analysis_has_one_estimate_per_outcome_and_model() -> None:
     effects = read_meta(META, "random")
     assert (effects.term, effects.measure, len(effects.rows)) == ("random", "estimate", 16)
     assert effects.rows[0].estimate == META.rows[16][2]
+    (fixed, random), columns = meta_plots(META), (*META.columns, "term")
+    assert (fixed.term, random) == ("fixed", effects)
+    levels = [(*row, term) for term in ("dx[a]", "dx[b]") for row in META.rows]
+    plots = meta_plots(Table("m", "meta", columns, tuple(levels)))
+    assert [plot.term for plot in plots] == [
+        f"{m}, {t}" for t in ("dx[a]", "dx[b]") for m in ("fixed", "random")
+    ]
+    assert [len(plot.rows) for plot in plots] == [16] * 4
     with pytest.raises(ValueError, match="no row of model 'bayes'"):
         read_meta(META, "bayes")
     with pytest.raises(ValueError, match="no row of outcome 'life'"):

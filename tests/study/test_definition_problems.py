@@ -5,6 +5,7 @@ import re
 import pytest
 
 from cohortsum.crypto.errors import ExpressionError, NotInThisVersionError, StudyFileError
+from cohortsum.study.definition.kinds import KINDS
 from tests.study.definitions import (
     LATER,
     frozen,
@@ -30,13 +31,7 @@ from tests.study.definitions import (
         ("[female, male]", "[1, 2]", 9, "variables.sex.levels[0]", "put it in quotes"),
         ("out_of_range: exclude", "out_of_range: drop", 11, "variables.iq.out_of_range", "'exclude'"),
         ("epoch: 2026-11", "epoch: 2026", 14, "cohort.epoch", "put it in quotes"),
-        (
-            "kind: summary",
-            "kind: sumary",
-            16,
-            "analyses.a",
-            "covariance, pca, regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox",
-        ),
+        ("kind: summary", "kind: sumary", 16, "analyses.a", ", ".join(KINDS)),
         ("kind: summary, ", "", 16, "analyses.a", "kind is missing"),
         ("max_participants: 1000", "max_participants: 10", 17, "protection", "at least min_participants"),
         ("max_participants: 1000", "min_honest_inputs: 2", 17, "protection.max_participants", "is missing"),

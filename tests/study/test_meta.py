@@ -170,7 +170,7 @@ def test_impac_31_sites_equal_the_truth() -> None:
         for outcome in outcomes:
             known = truth[outcome.name]
             found = row(table, outcome=outcome.name, model="fixed")
-            assert (found["k"], found["tau2"]) == (31, Absent("the effect is fixed"))
+            assert (found["k"], found["tau2"]) == (31, Absent("fixed effect"))
             assert number(found["estimate"]) == pytest.approx(known["fixed"]["d"], rel=1e-9)
             assert number(found["se"]) == pytest.approx(known["fixed"]["se"], rel=1e-9)
             assert number(found["q"]) == pytest.approx(known["Q"], rel=1e-9)

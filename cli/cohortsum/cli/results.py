@@ -1,5 +1,7 @@
 """`cohortsum results show`: the tables of a release on a terminal."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -51,6 +53,8 @@ def read_document(folder: Path) -> ResultDocument:
         ) from None
 
 
+META_SHOWN = ("outcome", "term", "model", "estimate", "low", "high", "p", "k", "i2", "tau2", "status")
+"""Columns of a meta-analysis on the terminal; all of them are in its CSV file."""
 FRAME = 3
 """Characters that a frame adds to each column."""
 
@@ -59,7 +63,8 @@ def show_table(console: Console, table: Table, limit: int | None) -> None:
     """Print a table: the strongest effects where one was asked for, otherwise its first rows."""
     terms = effect_terms(table) if table.kind == "regression" else ()
     if not terms:
-        content = _without_nothing(text_table(table, limit))
+        shown_of = _columns(table, META_SHOWN) if table.kind == "meta" else table
+        content = _without_nothing(text_table(shown_of, limit))
         side = turned(content)
         if width_of(content, FRAME) > console.width >= width_of(side, FRAME):
             content = side
@@ -84,6 +89,13 @@ def framed(content: TextTable, title: str) -> RichTable:
     if content.left_out:
         frame.caption = f"{content.left_out} further rows in the CSV file"
     return frame
+
+
+def _columns(table: Table, names: Sequence[str]) -> Table:
+    """Return a table with the columns of these names that it has, in this order."""
+    places = [table.columns.index(name) for name in names if name in table.columns]
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[place] for place in places), rows=rows)
 
 
 def _without_nothing(content: TextTable) -> TextTable:

@@ -164,16 +164,31 @@ def read_terms(table: Table, outcome: str) -> Effects:
     return _effects(table, outcome, rows, "term")
 
 
-def read_meta(table: Table, model: str) -> Effects:
+def read_meta(table: Table, model: str, term: str | None = None) -> Effects:
     """Return the estimates of ``model`` from a table of kind ``meta``, one per outcome.
 
+    Args:
+        table: the table.
+        model: how the estimates were pooled.
+        term: the level of the effect, where the table has several.
+
     Raises:
-        ValueError: the table has no row of this model.
+        ValueError: the table has no row of this model and term.
     """
-    rows = [row for row in _rows(table) if row["model"] == model]
+    rows = [row for row in _rows(table) if row["model"] == model and term in (None, row.get("term"))]
+    name = model if term is None else f"{model}, {term}"
     if not rows:
-        raise ValueError(f"table {table.analysis}: no row of model {model!r}")
-    return _effects(table, model, rows, "outcome")
+        raise ValueError(f"table {table.analysis}: no row of model {name!r}")
+    return _effects(table, name, rows, "outcome")
+
+
+def meta_plots(table: Table) -> tuple[Effects, ...]:
+    """Return what each plot of a table of kind ``meta`` shows: a model, of one level where the effect has several."""
+    rows = _rows(table)
+    models = dict.fromkeys(str(row["model"]) for row in rows)
+    terms = dict.fromkeys(str(row["term"]) for row in rows if "term" in row)
+    levels: tuple[str | None, ...] = tuple(terms) if len(terms) > 1 else (None,)
+    return tuple(read_meta(table, model, level) for level in levels for model in models)
 
 
 def measure_of(table: Table) -> Measure:

@@ -17,8 +17,8 @@ from cohortsum.report.effects import (
     Effects,
     effect_terms,
     measure_of,
+    meta_plots,
     read_effects,
-    read_meta,
     read_terms,
 )
 from cohortsum.report.heatmap import heatmap_figures
@@ -68,8 +68,7 @@ def forests_of(table: Table) -> tuple[Effects, ...]:
     units do not, and have one per term.
     """
     if table.kind == "meta":
-        models = dict.fromkeys(str(row[table.columns.index("model")]) for row in table.rows)
-        plots = [read_meta(table, model) for model in models]
+        plots = list(meta_plots(table))
     elif table.kind in COEFFICIENTS:
         outcomes = dict.fromkeys(str(row[table.columns.index("outcome")]) for row in table.rows)
         terms = effect_terms(table)

@@ -27,7 +27,7 @@ META_COLUMNS = (
     *("outcome", "model", "estimate", "se", "low", "high", "p", "k", "q", "i2", "tau2", "status", "term"),
     *("p_q", "prediction_low", "prediction_high", "p_fdr", "n", "n_reference", "n_level"),
 )
-NO_TAU2 = Absent("the effect is fixed")
+NO_TAU2 = Absent("fixed effect")
 NO_CORRECTION = Absent("no correction asked for")
 NOT_A_FACTOR = Absent("the effect is not a factor")
 
