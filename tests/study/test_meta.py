@@ -297,7 +297,9 @@ def test_reml_finds_a_maximum_of_the_likelihood_whatever_the_estimates(
     while (t := next_reml(trials)) is not None and len(trials) < MOST_ROUNDS:
         trials.append(at(t))
     found = reml(trials)
-    if found is None:  # said to be not estimable; only ever seen where the score is flat and its roots are many
+    if (
+        found is None
+    ):  # said to be not estimable; only ever seen where the score is flat and its roots are many
         assert len(trials) == MOST_ROUNDS
         return
     if found.tau2 == 0:
