@@ -39,6 +39,11 @@ class MixedSpec(AnalysisSpec):
     where: Condition | None
 
     @property
+    def tells_sites(self) -> bool:
+        """Sums at more ratios than twice the sites determine the n and the means of each."""
+        return True
+
+    @property
     def lists(self) -> frozenset[str]:
         """The outcomes, unless complete cases over all of them are taken."""
         return frozenset({"outcomes"}) if self.missing == "per_outcome" else frozenset()
