@@ -259,9 +259,8 @@ def test_own_contexts_of_up_to_five_sites_reveal_opened_totals_only(size: tuple[
 
 @pytest.mark.exhaustive
 def test_own_contexts_of_five_sites_with_one_to_spare_reveal_opened_totals_only() -> None:
-    examined, some_opened = examine(own_contexts(Size(5, 4)), ANY_PARAMETERS)
-    assert examined == 20**5 // 2
-    assert some_opened >= 1000
+    """4 or 5 of the sites are alike in 392 cases, which follows from counting too."""
+    assert examine(own_contexts(Size(5, 4)), ANY_PARAMETERS) == (20**5 // 2, 392)
 
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.honest <= 6], ids=str)
