@@ -34,10 +34,6 @@ privacy: {noise: none}
 """
 
 LATER = ["mixed", "normative", "dp_sgd"]
-LATER = [
-    "quantiles", "proportion", "covariance", "correlation", "pca", "cox", "kaplan_meier", "logrank",
-    "mixed", "normative", "test", "dp_sgd",
-]  # fmt: skip
 
 
 def frozen(text: bytes | str) -> FrozenStudy:
