@@ -14,10 +14,9 @@ import numpy as np
 
 from benchmarks.measure import Row, cpu_ms
 from benchmarks.played import upload
+from benchmarks.resident import high_water_mib, reset_high_water_mib
 from cohortsum.coordinator.spool import Spool
 
-STATUS = Path("/proc/self/status")
-RESET = Path("/proc/self/clear_refs")  # Linux, proc(5)
 MIB = 1024 * 1024
 
 
@@ -36,9 +35,9 @@ def _measure(sites: int, length: int) -> Row:
             upload(spool, site, words)
             words += np.uint64(2**40)
         del words
-        before = _reset_high_water_kib()
+        before = reset_high_water_mib()
         took, total = cpu_ms(lambda: spool.sum(range(sites)))
-        after = _status_kib("VmHWM")
+        after = high_water_mib()
         exact = bool(
             np.all(total == np.arange(length, dtype=np.uint64) * sites + sites * (sites - 1) // 2 * 2**40)
         )
@@ -55,22 +54,6 @@ def _measure(sites: int, length: int) -> Row:
         "sum ms": took,
         "accumulator MiB": length * 8 / MIB,
         "peak MiB": peak / MIB,
-        "resident growth MiB": None if before is None or after is None else (after - before) / 1024,
+        "resident growth MiB": None if before is None or after is None else after - before,
         "exact": "yes",
     }
-
-
-def _reset_high_water_kib() -> int | None:
-    """Make the high-water mark of resident memory what is resident now, and return it; None where that is impossible."""
-    try:
-        RESET.write_text("5")
-    except OSError:
-        return None
-    return _status_kib("VmRSS")
-
-
-def _status_kib(name: str) -> int | None:
-    if not STATUS.exists():
-        return None
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1])

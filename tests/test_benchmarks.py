@@ -33,6 +33,11 @@ def masking(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
 
 
 @pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
+    return run("tables.py", tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
 def loopback(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
     return run("round.py", tmp_path_factory.mktemp("round"))
 
@@ -111,3 +116,25 @@ def test_a_round_on_loopback_is_exact_and_its_time_is_split(loopback: tuple[str,
         "R4b open data",
     ]
     assert "protocol" in printed
+
+
+def test_a_wide_table_is_read_exactly_and_its_time_is_split(wide: tuple[str, Tables]) -> None:
+    printed, tables = wide
+    few, many = table(tables, "A site's tables: seconds")
+    assert (few["people"], many["people"], few["columns"], many["columns"]) == (600, 6000, 868, 868)
+    for row in (few, many):
+        assert row["exact"] == "yes"
+        assert all(isinstance(row[part], float) for part in ("read", "supply", "add up"))
+    assert "exact" in printed
+
+
+def test_ten_times_the_people_do_not_need_ten_times_the_memory(wide: tuple[str, Tables]) -> None:
+    """Ten times the cells would need 300 MiB more, if all their texts were held at once."""
+    few, many = table(wide[1], "A site's tables: growth")
+    for part in ("read", "supply", "add up"):
+        before, after = few[part], many[part]
+        if before is None:
+            pytest.skip("this system does not tell the peak of resident memory")
+        assert isinstance(before, float)
+        assert isinstance(after, float)
+        assert after < before + 200

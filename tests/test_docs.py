@@ -69,9 +69,22 @@ def test_every_message_kind_of_the_round_is_described() -> None:
 
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in wanted}
-    assert set(re.findall(r"^\| `([^`]+)` \|", page("dependencies.md"), re.M)) == names
+    optional = project["optional-dependencies"]
+    names = {
+        re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]
+        for line in project["dependencies"] + optional["dev"]
+    }
+    extras = {
+        (extra, re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0])
+        for extra, lines in optional.items()
+        if extra != "dev"
+        for line in lines
+    }
+    text = page("dependencies.md")
+    on_request = re.search(r"^## On request$.*?(?=^## )", text, re.M | re.S)
+    assert on_request is not None
+    assert set(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", on_request.group(), re.M)) == extras
+    assert set(re.findall(r"^\| `([^`]+)` \|", text.replace(on_request.group(), ""), re.M)) == names
 
 
 def test_every_key_of_the_study_file_is_described() -> None:

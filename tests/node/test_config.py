@@ -1,9 +1,11 @@
 """Settings files of a site: what loads, what is refused, and how the refusal reads."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from cohortsum.cli.yaml_text import to_yaml
 from cohortsum.crypto.errors import ConfigurationError, NotInThisVersionError
 from cohortsum.node.config import (
     NodeConfig,
@@ -15,6 +17,7 @@ from cohortsum.node.config import (
     read_yaml,
     refuse_unbuilt_policy,
 )
+from cohortsum.node.table_config import TableFormat
 from cohortsum.study.definition.kinds import KINDS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -70,6 +73,33 @@ def test_example_node_file_loads() -> None:
     assert node.variables["scanner_field"].constant == "3"
     assert node.tables["thickness"].renamed("lh_G_and_S_thickness") == "lh_G&S_thickness"
     assert node.tables["thickness"].renamed("xlh_G_and_S_thickness") == "xlh_G_and_S_thickness"
+
+
+def test_example_of_every_format_loads() -> None:
+    node = load_node_config(EXAMPLES / "node-formats.yaml")
+    assert {table.format for table in node.tables.values()} == set(get_args(TableFormat))
+    assert node.tables["idps"].id == "SubjectID"
+    assert node.tables["thick"].id == "SubjID"
+    assert node.tables["panss"].id == "participant_id"
+    visits, registry = node.tables["visits"].database, node.tables["registry"].database
+    assert visits is not None
+    assert visits.password_file == EXAMPLES / "keys/db.password"
+    assert registry is not None
+    assert registry.url == f"sqlite:///{EXAMPLES}/clinical/registry.db"
+
+
+def test_settings_of_every_format_survive_writing_and_reading(tmp_path: Path) -> None:
+    node = load_node_config(EXAMPLES / "node-formats.yaml")
+    facts = node.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    assert load_node_config(written(tmp_path, to_yaml(facts))).tables == node.tables
+
+
+def test_simulated_sites_may_share_a_format_that_is_a_file(tmp_path: Path) -> None:
+    shared = load_tables_config(written(tmp_path, "tables:\n  idps: {format: brc}\n"))
+    assert shared.for_file(tmp_path / "a.txt", "x").tables["idps"].path == tmp_path / "a.txt"
+    sql = "tables:\n  t: {format: sql, id: id, table: t, database: {url: 'sqlite:///a.db'}}\n"
+    with pytest.raises(ConfigurationError, match=r"tables\.t\.format: sql, but a simulated site has a file"):
+        load_tables_config(written(tmp_path, sql)).for_file(tmp_path / "a.txt", "x")
 
 
 def test_example_policy_loads_and_runs_in_this_version() -> None:

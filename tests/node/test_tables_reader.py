@@ -371,6 +371,18 @@ def test_values_outside_the_range_are_reported_and_kept(tmp_path: Path) -> None:
         assert next(tables.batches()).numbers["age"].tolist() == [-9999, 3, 30]
 
 
+def test_people_by_level_and_zeros_among_sizes_are_reported(tmp_path: Path) -> None:
+    table = "id,age,dx,thick\na,0,1,0\nb,0,1,0.0\nc,30,2,2.5\nd,30,NA,-0\n"
+    config = site(tmp_path, {"cov": table}, variables={"dx": {"codes": {"1": "autism", "2": "control"}}})
+    with open_tables(config, needs(AGE, DX, THICK)) as tables:
+        report = "\n".join(tables.report)
+    assert "column thick: 3 of 4 people have exactly 0; if nothing was measured there, declare 0" in report
+    assert "column age: 2 of 4 people have exactly 0" not in report
+    assert (
+        "column dx: people by level, to be compared with what the site knows: control 1, autism 2" in report
+    )
+
+
 def test_nothing_shows_data_or_stays_behind(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

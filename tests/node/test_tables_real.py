@@ -1,6 +1,7 @@
 """The reader on real tables; right values are those of pandas or of the data's documentation."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,32 @@ def test_enigma_toolbox_with_crlf_beside_lf_and_twin_columns() -> None:
 def test_openneuro_repeats_28_people() -> None:
     with pytest.raises(DataError, match=r"column sub_id: 28 ids repeat, 28 rows too many"):
         one_file("openneuro6_messy.csv", "sub_id", wants(numbers("age"), []))
+
+
+@pytest.mark.parametrize(("choose", "pick"), [("first", min), ("last", max)])
+def test_openneuro_counts_everybody_once_by_the_declared_visit(
+    choose: str, pick: Callable[[list[float]], float]
+) -> None:
+    """546 rows, 518 people: the 28 who repeat count once, at the age that was declared to count."""
+    config = TablesConfig.model_validate(
+        {
+            "tables": {
+                "t": {
+                    "path": DATA / "openneuro6_messy.csv",
+                    "id": "sub_id",
+                    "rows": {"order": "age", "choose": choose},
+                }
+            }
+        }
+    )
+    ages: dict[str, list[float]] = {}
+    with (DATA / "openneuro6_messy.csv").open(newline="") as handle:
+        for row in csv.DictReader(handle):
+            ages.setdefault(row["sub_id"], []).append(float(row["age"]))
+    with open_tables(config, wants(numbers("age"), numbers("rh_G&S_frontomargin_thickness"))) as tables:
+        assert tables.people == len(ages) == 518
+        assert "table t (openneuro6_messy.csv): 28 rows of other visits were not used" in tables.report
+        np.testing.assert_array_equal(column(tables, "age"), [pick(ages[person]) for person in sorted(ages)])
 
 
 def test_dssurv_names_with_dots_and_quotes() -> None:

@@ -150,6 +150,27 @@ LOGRANK = Table(
     ("comparison", "chi2", "df", "p", "n", "events", "status"),
     (("sex", 10.3267, 1, 0.00131, 228, 165, OK),),
 )
+MEDIAN = Table(
+    "survival.median",
+    "median",
+    ("sex", "n", "events", "median", "low", "high", "status"),
+    (
+        ("male", 138, 112, 270.0, 210.0, 306.0, OK),
+        ("female", 90, 53, 426.0, 345.0, Absent("not reached"), OK),
+    ),
+)
+OBSERVED = Table(
+    "difference.groups",
+    "observed",
+    ("sex", "n", "observed", "expected", "status"),
+    (("male", 138, 112, 91.6, OK), ("female", 90, 53, 73.4, OK)),
+)
+PROPORTIONALITY = Table(
+    "hazards.proportionality",
+    "proportionality",
+    ("outcome", "term", "chi2", "df", "p", "status"),
+    (("seen[dead]", "age", 0.5, 1, 0.48, OK), ("seen[dead]", "all", 0.9, 2, 0.64, OK)),
+)
 PCA = Table(
     "components",
     "pca",
@@ -222,7 +243,7 @@ STRANGE = Table("poem", "poem", ("line", "status"), ((NASTY, OK),))
 VOLUMES = regression(effect_row("lh_S&T_thickness", 0.1, 0.2), *thickness_table().rows)
 
 KINDS = (
-    SUMMARY, HISTOGRAM, QUANTILES, CROSSTAB, thickness_table(), LOGISTIC, FIT, COX, MIXED, META, KAPLAN_MEIER, LOGRANK, PCA, TEST,
-    CONTRAST, CORRELATION, COVARIANCE, PROPORTION, NORMATIVE, COMBAT, STRANGE,
+    SUMMARY, HISTOGRAM, QUANTILES, CROSSTAB, thickness_table(), LOGISTIC, FIT, COX, MIXED, META, KAPLAN_MEIER, MEDIAN, LOGRANK,
+    OBSERVED, PROPORTIONALITY, PCA, TEST, CONTRAST, CORRELATION, COVARIANCE, PROPORTION, NORMATIVE, COMBAT, STRANGE,
 )  # fmt: skip
 """One table of every kind, and one of a kind that nobody knows."""

@@ -51,6 +51,15 @@ def test_it_says_over_whom_and_under_which_rules(text: str) -> None:
         assert sentence in text
 
 
+def test_further_tables_of_survival_are_told(text: str) -> None:
+    for sentence in (
+        "Median survival is the first of these times with survival of one half or less by `sex`.",
+        "Events observed and expected under equal survival are given by `sex`.",
+        "Score tests of proportional hazards (Grambsch and Therneau 1994) were made for `age` and `all`.",
+    ):
+        assert sentence in text
+
+
 def test_the_consortium_is_named_where_it_is_known() -> None:
     held = document()
     roster = RosterIdentity(version=3, digest="5b" * 32, consortium="asd-imaging")

@@ -6,108 +6,31 @@ with all its faults at once, each with line, field, expectation and cure.
 """
 
 import datetime
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
+from cohortsum.node.table_config import LocalPath, Model, Name, TableConfig
 from cohortsum.report.notices import NoticeSettings
 
-Name = Annotated[str, StringConstraints(min_length=1)]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # no dot: `from: table.column` splits at the first
 TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 Count = Annotated[int, Field(ge=1)]
 
 
-def _anchored(path: Path, info: ValidationInfo) -> Path:
-    """Paths in a file are relative to the folder of that file."""
-    context = cast("Mapping[str, Path] | None", info.context)
-    return path if context is None else context["folder"] / path
-
-
-LocalPath = Annotated[Path, AfterValidator(_anchored)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Named(_Model):
-    """The row of one named visit."""
-
-    named: Name
-
-
-class RowChoice(_Model):
-    """Which row of a person counts: first or last by the column ``order``, or the one with a label there."""
-
-    order: Name
-    choose: Literal["first", "last"] | Named
-
-
-class Rename(_Model):
-    """A regular expression on whole column names, and the name it gives (groups as in ``re.sub``)."""
-
-    match: str
-    to: str
-
-    @model_validator(mode="after")
-    def _compiles(self) -> Self:
-        try:
-            re.compile(self.match).sub(self.to, "")
-        except (re.error, IndexError) as error:
-            raise ValueError(
-                f"expected a regular expression and a replacement that fits it ({error})"
-            ) from None
-        return self
-
-    def apply(self, name: str) -> str | None:
-        """Return the new name, or None where ``name`` does not match."""
-        found = re.fullmatch(self.match, name)
-        return None if found is None else found.expand(self.to)
-
-
-class TableConfig(_Model):
-    """One table of the site.
-
-    Attributes:
-        path: the file; only a node file shared by simulated sites may leave it out.
-        id: the column with the person's id, always text.
-        missing: codes for "no value" beside the built-in ones, compared as text.
-        rows: which row counts where a person has several; without it several are an error.
-        rename: rules for column names; the first match wins.
-        broken_rows: ``refuse`` the table, or ``reject`` (drop and count) the rows.
-    """
-
-    path: LocalPath | None = None
-    id: Name
-    missing: frozenset[str] = frozenset()
-    rows: RowChoice | None = None
-    rename: tuple[Rename, ...] = ()
-    broken_rows: Literal["refuse", "reject"] = "refuse"
-
-    def renamed(self, name: str) -> str:
-        """Return the name of a column after the rename rules."""
-        new_names = (rule.apply(name) for rule in self.rename)
-        return next((new for new in new_names if new is not None), name)
-
-
-class ColumnName(_Model):
+class ColumnName(Model):
     """A column of a table; column names may hold dots, table names may not."""
 
     table: TableName
@@ -123,7 +46,7 @@ def _column_name(value: object) -> object:
     return {"table": table, "column": column}
 
 
-class VariableConfig(_Model):
+class VariableConfig(Model):
     """Where a variable of a study comes from; a column of the same name needs no entry.
 
     Attributes:
@@ -153,7 +76,7 @@ class VariableConfig(_Model):
         return self
 
 
-class TablesConfig(_Model):
+class TablesConfig(Model):
     """The part of ``node.yaml`` that says how tables are read."""
 
     exclude: LocalPath | None = None
@@ -180,6 +103,11 @@ class TablesConfig(_Model):
                 f"node file: {len(self.tables)} tables, expected one; a simulated site has one file"
             )
         tables = self.tables or {"data": TableConfig(id=person)}
+        for name, table in tables.items():
+            if not table.is_file:
+                raise ConfigurationError(
+                    f"node file: tables.{name}.format: {table.format}, but a simulated site has a file"
+                )
         return self.model_copy(
             update={
                 "tables": {name: table.model_copy(update={"path": path}) for name, table in tables.items()}
@@ -212,12 +140,12 @@ class NodeConfig(TablesConfig):
         if not self.tables:
             raise ValueError("expected at least one table under tables")
         for name, table in self.tables.items():
-            if table.path is None:
+            if table.path is None and table.is_file:
                 raise ValueError(f"table {name}: expected a path")
         return self
 
 
-class Thresholds(_Model):
+class Thresholds(Model):
     """Bounds a site tightens; None keeps the profile's."""
 
     count: Count | None = None
@@ -230,7 +158,7 @@ class Thresholds(_Model):
     max_colluding_sites: Annotated[int, Field(ge=0)] | None = None
 
 
-class AutoApproval(_Model):
+class AutoApproval(Model):
     """A description of studies that are approved without asking; without max_epsilon also of those without noise."""
 
     statisticians: tuple[Identifier, ...]
@@ -240,14 +168,14 @@ class AutoApproval(_Model):
     until: datetime.date
 
 
-class Budget(_Model):
+class Budget(Model):
     """The privacy budget of the data set's lifetime, over all studies."""
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     delta: Annotated[float, Field(ge=0, lt=1)]
 
 
-class Waiver(_Model):
+class Waiver(Model):
     """One rule of the profile set aside, by whom, why and until when."""
 
     rule: Name
@@ -257,13 +185,13 @@ class Waiver(_Model):
     until: datetime.date
 
 
-class Egress(_Model):
+class Egress(Model):
     """Who checks a release for this site."""
 
     checkers: tuple[Identifier, ...]
 
 
-class PolicyConfig(_Model):
+class PolicyConfig(Model):
     """``policy.yaml``: what a site allows. It starts from a profile and only tightens it.
 
     Attributes:

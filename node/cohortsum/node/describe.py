@@ -10,14 +10,13 @@ import io
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 
-from cohortsum.crypto.errors import DataError, cannot_be_read
-from cohortsum.node.config import NodeConfig, TableConfig, VariableConfig
-from cohortsum.node.tables.files import SiteFile
-from cohortsum.node.tables.filter import lines, normalise
-from cohortsum.node.tables.sniff import BLANKS
+from cohortsum.node.config import NodeConfig, VariableConfig
+from cohortsum.node.table_config import TableConfig
+from cohortsum.node.tables.sniff import Facts
+from cohortsum.node.tables.source import source_of
 
-CHUNK_BYTES = 2**16
 UNMAPPED = VariableConfig()
+NO_FACTS = Facts("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Entry:
         column: its name after renaming; empty for a constant.
         role: ``person id``, ``visit order``, ``variable``, or ``constant``; empty for a column nobody mapped.
         variable: the study's name for it.
-        unit: as node.yaml says; empty where the study's own holds.
-        codes: the codes declared in node.yaml with their levels.
+        unit: as node.yaml says, or else the table's format or sidecar; empty where the study's own holds.
+        codes: the codes declared in node.yaml with their levels, or else those of the sidecar.
         missing: the missing codes declared in node.yaml.
         rows: ``at least 1`` or ``none`` for the whole table.
     """
@@ -69,17 +68,18 @@ def to_markdown(entries: tuple[Entry, ...]) -> str:
 
 def _columns(config: NodeConfig) -> Iterator[Entry]:
     for name, table in config.tables.items():
-        assert table.path is not None, "a node file names every path"  # noqa: S101 - checked on loading
-        file = SiteFile(f"table {name}", table.path)
-        rows = "at least 1" if _has_rows(file) else "none"
-        for column in (table.renamed(column) for column in file.layout().names):
+        source = source_of(name, table)
+        rows = "at least 1" if source.has_rows() else "none"
+        layout = source.layout()
+        for place, column in enumerate(table.renamed(column) for column in layout.names):
             mapped = [
                 variable
                 for variable, entry in config.variables.items()
                 if _takes(variable, entry, name, column)
             ]
             for variable in mapped or [""]:
-                yield _entry(table, name, column, variable, config.variables.get(variable, UNMAPPED), rows)
+                entry = config.variables.get(variable, UNMAPPED)
+                yield _entry(table, name, column, variable, entry, layout.facts.get(place, NO_FACTS), rows)
 
 
 def _takes(variable: str, entry: VariableConfig, table: str, column: str) -> bool:
@@ -89,7 +89,7 @@ def _takes(variable: str, entry: VariableConfig, table: str, column: str) -> boo
 
 
 def _entry(
-    table: TableConfig, name: str, column: str, variable: str, entry: VariableConfig, rows: str
+    table: TableConfig, name: str, column: str, variable: str, entry: VariableConfig, facts: Facts, rows: str
 ) -> Entry:
     role = "variable" if variable else ""
     if column == table.id:
@@ -101,8 +101,8 @@ def _entry(
         column=column,
         role=role,
         variable=variable,
-        unit=entry.unit or "",
-        codes="; ".join(f"{code} = {level}" for code, level in (entry.codes or {}).items()),
+        unit=entry.unit or facts.unit or "",
+        codes="; ".join(f"{code} = {level}" for code, level in (entry.codes or facts.levels or {}).items()),
         missing="; ".join(sorted(table.missing | entry.missing)),
         rows=rows,
     )
@@ -112,17 +112,6 @@ def _constants(config: NodeConfig) -> Iterator[Entry]:
     for variable, entry in config.variables.items():
         if entry.constant is not None:
             yield Entry("", "", "constant", variable, entry.unit or "", "", "", "")
-
-
-def _has_rows(file: SiteFile) -> bool:
-    """Return whether anything stands below the header; reads no further than that."""
-    try:
-        with file.path.open("rb") as handle:
-            chunks = iter(lambda: handle.read(CHUNK_BYTES), b"")
-            found = (line for line in lines(normalise(chunks, file.label), file.label) if line.strip(BLANKS))
-            return next(found, None) is not None and next(found, None) is not None
-    except OSError as error:
-        raise DataError(cannot_be_read(file.label, error)) from None
 
 
 def _cell(text: object) -> str:

@@ -17,9 +17,10 @@ from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, w
 from cohortsum.node.policy import floors_for
 from cohortsum.node.setup import NO_EPOCH
 from cohortsum.node.snapshot import held_snapshot
-from cohortsum.node.tables.files import SiteFile
-from cohortsum.node.tables.mapping import Needs, place_of
+from cohortsum.node.tables.locate import place_of
+from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import content_digest, open_tables
+from cohortsum.node.tables.source import source_of
 from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import FrozenStudy
 
@@ -47,13 +48,12 @@ def check_tables(config: NodeConfig, study: FrozenStudy | None, scratch: Path) -
     problems: list[str] = []
     names: dict[str, list[str]] = {}
     for name, table in config.tables.items():
-        assert table.path is not None, "a node file names every path"  # noqa: S101 - checked on loading
-        file = SiteFile(f"table {name}", table.path)
+        source = source_of(name, table)
         try:
-            names[name] = [table.renamed(column) for column in file.layout().names]
-            place_of(table.id, names[name], file.label)
+            names[name] = [table.renamed(column) for column in source.layout().names]
+            place_of(table.id, names[name], source.label)
             if table.rows is not None:
-                place_of(table.rows.order, names[name], file.label)
+                place_of(table.rows.order, names[name], source.label)
         except DataError as error:
             problems.append(error.message)
     if problems:

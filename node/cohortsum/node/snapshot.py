@@ -1,6 +1,6 @@
 """A snapshot: the tables as they are now, tied to a label for good.
 
-The label (a data epoch) goes into studies, masks and results; what it stands for, one SHA-256 over the bytes of every table
+The label (a data epoch) goes into studies, masks and results; what it stands for, one SHA-256 over the content of every table
 and of the exclusion list, stays at the site, and so do row counts. A label that was used is never tied to other content.
 """
 
@@ -20,10 +20,10 @@ from cohortsum.node.config import NodeConfig, load_node_config
 from cohortsum.node.files import PRIVATE, make_folder, read, replace
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.setup import NO_EPOCH
-from cohortsum.node.tables.files import SiteFile
-from cohortsum.node.tables.mapping import place_of
+from cohortsum.node.tables.locate import place_of
 from cohortsum.node.tables.reader import content_digest
-from cohortsum.node.tables.rows import Wanted, require_sound
+from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
+from cohortsum.node.tables.source import source_of
 
 SNAPSHOTS = "snapshots"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -117,13 +117,13 @@ def _count_rows(config: NodeConfig, scratch: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="cohortsum-", dir=scratch) as home:
         for name, table in config.tables.items():
-            assert table.path is not None, "a node file names every path"  # noqa: S101 - checked on loading
-            file = SiteFile(f"table {name}", table.path)
-            layout = file.layout()
-            place = place_of(table.id, [table.renamed(column) for column in layout.names], file.label)
+            source = source_of(name, table)
+            layout = source.layout()
+            place = place_of(table.id, [table.renamed(column) for column in layout.names], source.label)
             plain = Path(home) / "ids"
-            count, _ = file.copy(layout, Wanted(place, None, ()), plain)
-            require_sound(count, layout, file.label, reject_broken=table.broken_rows == "reject")
+            count, _ = source.copy(layout, Wanted(place, None, ()), plain)
+            require_sound(count, layout, source.label, reject_broken=table.broken_rows == "reject")
             plain.unlink()
+            cells_beside(plain).unlink()
             counts[name] = count.good
     return counts

@@ -167,6 +167,12 @@ def _what(table: Table) -> str:
             return f"Principal components of {_plural(len(_distinct(table, 'variable')), 'variable')} were computed."
         case "kaplan_meier":
             return f"Survival was estimated by the product-limit method (Kaplan and Meier 1958) at public times{_by(leading(table, 'time'))}."
+        case "median":
+            return f"Median survival is the first of these times with survival of one half or less{_by(leading(table, 'n'))}."
+        case "observed":
+            return f"Events observed and expected under equal survival are given{_by(leading(table, 'n'))}."
+        case "proportionality":
+            return f"Score tests of proportional hazards (Grambsch and Therneau 1994) were made for {listed(_distinct(table, 'term'))}."
         case "logrank":
             return f"Survival was compared by log-rank tests ({listed(_distinct(table, 'comparison'))})."
         case "normative":

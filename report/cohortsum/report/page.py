@@ -34,7 +34,10 @@ KINDS: Final = {
     "covariance": "covariances",
     "pca": "principal components",
     "kaplan_meier": "Kaplan-Meier estimate",
+    "median": "median survival",
     "logrank": "log-rank tests",
+    "observed": "observed and expected events",
+    "proportionality": "tests of proportional hazards",
     "normative": "normative model",
     "combat": "ComBat harmonisation",
 }

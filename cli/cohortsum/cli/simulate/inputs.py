@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cohortsum.crypto.errors import ConfigurationError, DataError
 from cohortsum.node.tables.filter import lines, normalise
-from cohortsum.node.tables.sniff import BLANKS, sniff, split
+from cohortsum.node.tables.sniff import BLANKS, delimiter_of, sniff, split
 
 SUFFIXES = (".csv", ".tsv", ".txt")
 SITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -76,10 +76,11 @@ def _split(data: Path, column: str, scratch: Path) -> tuple[dict[str, Path], tup
     place = layout.names.index(column)
     rows = [(number, line) for number, line in enumerate(text, start=1) if line.strip(BLANKS)]
     (_, header), *rows = rows
+    delimiter = delimiter_of(header)
     parts: dict[str, list[str]] = {}
     without = 0
     for number, line in rows:
-        fields = split(line, layout.delimiter)
+        fields = split(line, delimiter)
         if fields is None or len(fields) != len(layout.names):
             raise DataError(
                 f"{data.name}, line {number}: expected {len(layout.names)} fields; repair the row, which belongs to no site"

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cohortsum.crypto.errors import DataError
-from cohortsum.node.config import Named, RowChoice
+from cohortsum.node.table_config import Named, RowChoice
 from cohortsum.node.tables.numbers import MISSING, PATTERN
 from cohortsum.node.tables.store import Store
 
@@ -48,7 +48,7 @@ class IdsFile:
     def write(self, store: Store) -> None:
         """Copy the ids of the table ``joined`` in the order of its column ``place``."""
         with self.path.open("x", encoding="utf-8", newline="\n") as out:
-            for (ids,) in store.slices("joined", ["id"], self.people, _SLICE):
+            for ids in store.ids("joined", self.people, _SLICE):
                 out.writelines(f"{one}\n" for one in ids)
 
     def batches(self, size: int) -> Iterator[list[str]]:

@@ -1,22 +1,25 @@
 """Which column, or which constant, is which variable of the study.
 
 A variable comes from the column that node.yaml names, or else from the one column that bears its name.
-Nothing is guessed: a name found twice is an error. A column that is absent or whose unit does not convert
+Nothing is guessed: a name found twice is an error (``locate``). A column that is absent or whose unit does not convert
 keeps the site out where every person needs the variable, and makes the site a non-supplier where it does not.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 
-from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import TablesConfig, VariableConfig
+from cohortsum.node.tables.filter import CELL_SEPARATOR
 from cohortsum.node.tables.levels import LevelColumn
+from cohortsum.node.tables.locate import Head, Lacking, locate
 from cohortsum.node.tables.numbers import NumberColumn, parse_number
-from cohortsum.node.tables.units import conversion
+from cohortsum.node.tables.sniff import Facts
+from cohortsum.node.tables.units import conversion, is_size
 from cohortsum.study.variables import Factor, Number, Variable
 
 _AS_DECLARED = VariableConfig()
+_NO_FACTS = Facts("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Column:
         name: its name after renaming.
         reading: how its text is read.
         range: the study's public range; values beyond it are counted for the site, not changed.
+        size: whether its values are lengths, areas or volumes, which are seldom 0.
+        copies: tables with a copy of it, and its place there.
     """
 
     table: str
@@ -51,6 +56,8 @@ class Column:
     name: str
     reading: NumberColumn | LevelColumn
     range: tuple[float, float] = (-inf, inf)
+    size: bool = False
+    copies: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +89,33 @@ class Sources:
         """The variables that were found, sorted by name."""
         return tuple(sorted(self.found))
 
+    def columns(self) -> dict[str, Column]:
+        """Return the variables that come from a column, sorted by name."""
+        return {name: source for name in self.order if isinstance(source := self.found[name], Column)}
 
-@dataclass(frozen=True, slots=True)
-class _Lacking:
-    """Not found. ``fault``: somebody must decide, whether the variable is required or not."""
+    def copies(self, used: Collection[str]) -> dict[str, tuple[str, Column]]:
+        """Return variable and column of every copy in the tables ``used``, by a name that no variable has."""
+        return {
+            f"{name}{CELL_SEPARATOR}{table}": (name, replace(column, table=table, place=place, copies=()))
+            for name, column in self.columns().items()
+            for table, place in column.copies
+            if table in used
+        }
 
-    reason: str
-    fault: bool = False
 
-
-def find_sources(
-    config: TablesConfig, names: Mapping[str, Sequence[str]], labels: Mapping[str, str], needs: Needs
-) -> Sources:
+def find_sources(config: TablesConfig, heads: Mapping[str, Head], needs: Needs) -> Sources:
     """Return where the required and suppliable variables come from.
 
     Args:
         config: how columns map to variables.
-        names: column names by table, after renaming.
-        labels: how messages call each table.
+        heads: the tables, by name.
         needs: what the study wants.
     """
     sources = Sources()
     for name in sorted(needs.required | needs.suppliable):
         entry = config.variables.get(name, _AS_DECLARED)
-        declared = {table: config.tables[table].missing for table in config.tables}
-        outcome = _source(needs.variables[name], entry, names, labels, declared)
-        if not isinstance(outcome, _Lacking):
+        outcome = _source(needs.variables[name], entry, config, heads)
+        if not isinstance(outcome, Lacking):
             sources.found[name] = outcome
         elif outcome.fault or name in needs.required:
             sources.problems.append(f"variable {name}: {outcome.reason}")
@@ -116,79 +124,81 @@ def find_sources(
     return sources
 
 
-def place_of(column: str, names: Sequence[str], label: str) -> int:
-    """Return the place (from 0) of ``column``; raises DataError."""
-    places = [place for place, name in enumerate(names) if name == column]
-    if not places:
-        raise DataError(f"{label}: no column {column}; name the right one in node.yaml")
-    if len(places) > 1:
-        listed = " and ".join(str(place + 1) for place in places)
-        raise DataError(f"{label}: column {column} stands at positions {listed}; rename or remove one")
-    return places[0]
-
-
 def _source(
-    variable: Variable,
-    entry: VariableConfig,
-    names: Mapping[str, Sequence[str]],
-    labels: Mapping[str, str],
-    declared: Mapping[str, frozenset[str]],
-) -> Source | _Lacking:
-    factor = 1.0
-    if isinstance(variable, Number):
-        unit = entry.unit or variable.unit
-        converted = conversion(unit, variable.unit, entry.voxel_mm3)
-        if converted is None:
-            return _Lacking(
-                f"unit {unit} does not convert to the study's {variable.unit}; correct the unit in node.yaml"
-            )
-        factor = converted
-    elif entry.unit is not None:
-        return _Lacking("has levels, so it has no unit; remove unit in node.yaml", fault=True)
+    variable: Variable, entry: VariableConfig, config: TablesConfig, heads: Mapping[str, Head]
+) -> Source | Lacking:
+    if entry.unit is not None and isinstance(variable, Factor):
+        return Lacking("has levels, so it has no unit; remove unit in node.yaml", fault=True)
     if entry.constant is not None:
-        return _constant(variable, entry.constant, factor)
-    located = _locate(variable.name, entry, names, labels)
-    if isinstance(located, _Lacking):
+        return _constant(variable, entry)
+    located = locate(variable.name, entry, config, heads)
+    if isinstance(located, Lacking):
         return located
-    table, place = located
-    missing = declared[table] | entry.missing
-    name = names[table][place]
+    (table, place), *copies = located
+    facts = heads[table].facts.get(place, _NO_FACTS)
+    reading = _reading(variable, entry, facts, config.tables[table].missing | entry.missing)
+    if isinstance(reading, Lacking):
+        return reading
+    bounds, size = (-inf, inf), False
     if isinstance(variable, Number):
-        reading = NumberColumn(factor, missing, entry.codes)
-        return Column(table, place, name, reading, (variable.lower, variable.upper))
-    return Column(table, place, name, LevelColumn(variable.levels, missing, entry.codes))
+        bounds, size = (variable.lower, variable.upper), is_size(variable.unit)
+    return Column(table, place, heads[table].names[place], reading, bounds, size, tuple(copies))
 
 
-def _constant(variable: Number | Factor, text: str, factor: float) -> Constant | _Lacking:
+def _reading(
+    variable: Variable, entry: VariableConfig, facts: Facts, missing: frozenset[str]
+) -> NumberColumn | LevelColumn | Lacking:
+    if isinstance(variable, Number):
+        factor = _factor(variable, entry, facts)
+        return factor if isinstance(factor, Lacking) else NumberColumn(factor, missing, entry.codes)
+    codes = entry.codes
+    if codes is None and facts.levels is not None:
+        codes = _codes(variable, facts.levels)
+        if codes is None:
+            return Lacking(
+                f"{facts.origin} says of a code that it is another level than the study's of that name; say what"
+                " counts under codes in node.yaml",
+                fault=True,
+            )
+    return LevelColumn(variable.levels, missing, codes)
+
+
+def _factor(variable: Number, entry: VariableConfig, facts: Facts = _NO_FACTS) -> float | Lacking:
+    """Return the study's unit per unit of the column: node.yaml's, or else the table's own, or else the study's."""
+    told = facts.unit is not None and entry.unit is None
+    unit = entry.unit or facts.unit or variable.unit
+    factor = conversion(unit, variable.unit, entry.voxel_mm3)
+    if factor is not None:
+        return factor
+    says = f"unit {unit}" + (f" (from {facts.origin})" if told else "")
+    cure = "declare unit and voxel_mm3" if told and unit == "voxels" else "correct the unit"
+    return Lacking(f"{says} does not convert to the study's {variable.unit}; {cure} in node.yaml")
+
+
+def _codes(variable: Factor, meanings: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the level of every code: its own name, or its meaning; None where these are two levels.
+
+    What is neither stays unknown, and is refused where a row holds it.
+    """
+    codes = {level: level for level in variable.levels}
+    for code, meaning in meanings.items():
+        if meaning in variable.levels:
+            if codes.get(code, meaning) != meaning:
+                return None
+            codes[code] = meaning
+    return codes
+
+
+def _constant(variable: Number | Factor, entry: VariableConfig) -> Constant | Lacking:
+    text = entry.constant or ""
     if isinstance(variable, Factor):
         if text in variable.levels:
             return Constant(variable.levels.index(text))
-        return _Lacking("its constant is not a level of the study; correct it in node.yaml", fault=True)
+        return Lacking("its constant is not a level of the study; correct it in node.yaml", fault=True)
+    factor = _factor(variable, entry)
+    if isinstance(factor, Lacking):
+        return factor
     number = parse_number(text)
     if number is None:
-        return _Lacking("its constant is not a number; correct it in node.yaml", fault=True)
+        return Lacking("its constant is not a number; correct it in node.yaml", fault=True)
     return Constant(number * factor)
-
-
-def _locate(
-    variable: str, entry: VariableConfig, names: Mapping[str, Sequence[str]], labels: Mapping[str, str]
-) -> tuple[str, int] | _Lacking:
-    wanted = variable if entry.source is None else entry.source.column
-    if entry.source is not None:
-        if entry.source.table not in names:
-            return _Lacking(
-                f"node.yaml takes it from table {entry.source.table}, which is not there", fault=True
-            )
-        tables = [entry.source.table]
-    else:
-        tables = [table for table in names if wanted in names[table]]
-    if not tables or wanted not in names[tables[0]]:
-        searched = ", ".join(labels[table] for table in (tables or names))
-        return _Lacking(f"no column {wanted} in {searched}; name its column under variables in node.yaml")
-    if len(tables) > 1:
-        listed = " and ".join(labels[table] for table in tables)
-        return _Lacking(f"column {wanted} stands in {listed}; name one with from in node.yaml", fault=True)
-    try:
-        return tables[0], place_of(wanted, names[tables[0]], labels[tables[0]])
-    except DataError as error:
-        return _Lacking(error.message, fault=True)

@@ -6,7 +6,7 @@ else are errors.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "."})
 PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """The grammar of a number, also for regular expressions outside Python."""
 
+_CHARACTERS = b"0123456789+-.eE"
 NUMBER = re.compile(PATTERN)
 _COMMA_NUMBER = re.compile(PATTERN.replace(r"\.", ","))
 _POINT = re.compile(r"[0-9]\.|\.[0-9]")
@@ -59,9 +60,17 @@ class NumberColumn:
         known = dict.fromkeys(MISSING | self.declared, np.nan) | {
             code: _plain_number(number) for code, number in codes.items()
         }
-        number = _comma_number if decimal_comma else _plain_number
-        raw = np.fromiter((known[text] if text in known else number(text) for text in texts), np.float64)
-        disguised = int(np.isin(raw, self._sentinels()).sum())
+        texts = list(texts)
+        told = [text for text in texts if text not in known]
+        numbers = None if decimal_comma else plain_numbers(told)
+        if numbers is None:  # somebody's text is none, or might be none
+            numbers = list(map(_comma_number if decimal_comma else _plain_number, told))
+        raw = np.array(numbers)
+        if len(told) < len(texts):
+            given = iter(numbers)
+            raw = np.array([known[text] if text in known else next(given) for text in texts], np.float64)
+        sentinels = self._sentinels()
+        disguised = int(np.isin(raw, sentinels).sum()) if sentinels else 0
         with np.errstate(over="ignore"):
             values = raw * self.factor
         faulty = np.isinf(values)
@@ -80,6 +89,20 @@ class NumberColumn:
 
     def _sentinels(self) -> list[float]:
         return [float(code) for code in self.declared if NUMBER.fullmatch(code)]
+
+
+def plain_numbers(texts: Sequence[str]) -> list[float] | None:
+    """Return the numbers that ``texts`` spell, or None where one of them spells none.
+
+    Made of these characters alone, a text is a number to Python exactly where it is one by ``PATTERN``; so a whole
+    column costs a few passes of compiled code. A number beyond the range of a double is infinite.
+    """
+    if "".join(texts).encode("utf-8", "surrogatepass").translate(None, _CHARACTERS):
+        return None
+    try:
+        return list(map(float, texts))
+    except ValueError:
+        return None
 
 
 def parse_number(text: str) -> float | None:

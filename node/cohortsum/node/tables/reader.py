@@ -19,17 +19,25 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
-from cohortsum.crypto.errors import ConfigurationError, DataError
+from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import TablesConfig
+from cohortsum.node.tables.copies import disagreements
 from cohortsum.node.tables.files import SiteFile, combined_digest
 from cohortsum.node.tables.ids import IdsFile, choose_rows, compare, leave_out, require_ids
-from cohortsum.node.tables.mapping import Column, Needs, Sources, find_sources, place_of
-from cohortsum.node.tables.rows import Wanted, require_sound
+from cohortsum.node.tables.locate import Head, place_of
+from cohortsum.node.tables.mapping import Column, Needs, Sources, find_sources
+from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.sniff import Layout
+from cohortsum.node.tables.source import Source, source_of
 from cohortsum.node.tables.store import Store
+from cohortsum.node.tables.synonyms import also_called
 from cohortsum.node.tables.values import Cells, ValuesFile, count_decimal_commas
 from cohortsum.study.batch import Batch
 from cohortsum.study.variables import Factor
+
+BATCH_PEOPLE = 4096
+BATCH_CELLS = 2**21
+"""Most values in one batch: 16 MiB of them, however wide the tables are."""
 
 _T = TypeVar("_T")
 
@@ -65,13 +73,20 @@ class Tables:
         """Remove the private copy of values and ids; no batches after it."""
         self._folder.cleanup()
 
-    def batches(self, size: int = 4096) -> Iterator[Batch]:
-        """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables."""
-        return self._values.batches(size)
+    def batches(self, size: int | None = None) -> Iterator[Batch]:
+        """Yield everybody, ``size`` people at a time: raw values of the required and supplied variables.
 
-    def ids(self, size: int = 4096) -> Iterator[list[str]]:
+        Without ``size`` a batch has ``BATCH_PEOPLE`` people, or fewer where they would be over ``BATCH_CELLS`` values.
+        """
+        return self._values.batches(size or self._batch)
+
+    def ids(self, size: int | None = None) -> Iterator[list[str]]:
         """Yield the person ids of everybody, batch by batch the people of ``batches(size)``. They stay at the site."""
-        return self._ids.batches(size)
+        return self._ids.batches(size or self._batch)
+
+    @property
+    def _batch(self) -> int:
+        return min(BATCH_PEOPLE, max(1, BATCH_CELLS // max(1, len(self._values.columns))))
 
 
 def open_tables(config: TablesConfig, needs: Needs, scratch: Path | None = None) -> Tables:
@@ -95,12 +110,14 @@ def open_tables(config: TablesConfig, needs: Needs, scratch: Path | None = None)
 
 
 def content_digest(config: TablesConfig) -> bytes:
-    """Return one SHA-256 over the bytes of every table and the exclusion list: what a snapshot is known by.
+    """Return one SHA-256 over every table and the exclusion list: what a snapshot is known by.
 
-    Equal to ``Tables.digest``, without reading rows. Raises DataError for a file that cannot be read.
+    Over the bytes of files, and over the text of the rows of a database's tables. Equal to ``Tables.digest``.
+    Raises DataError for a table that cannot be read.
     """
     return combined_digest(
-        {name: file.sha256() for name, file in (_tables_of(config) | _exclusions_of(config)).items()}
+        {name: table.digest() for name, table in _tables_of(config).items()}
+        | {name: file.digest() for name, file in _exclusions_of(config).items()}
     )
 
 
@@ -118,7 +135,7 @@ class _Opening:
         self._files = _tables_of(config)
         self._labels = {name: file.label for name, file in self._files.items()}
         self._short = {name: f"t{index}" for index, name in enumerate(self._files)}
-        self._problems: list[str] = []
+        self._cells: dict[str, Path] = {}
         self._report: list[str] = []
 
     def tables(self) -> Tables:
@@ -127,15 +144,19 @@ class _Opening:
             name: [self._config.tables[name].renamed(column) for column in layout.names]
             for name, layout in layouts.items()
         }
-        sources = find_sources(self._config, names, self._labels, self._needs)
+        heads = {
+            name: Head.of(self._labels[name], names[name], layout.facts) for name, layout in layouts.items()
+        }
+        sources = find_sources(self._config, heads, self._needs)
         self._raise(sources.problems)
 
         core, used = self._choose_tables(sources)
+        kept = {name: _kept(sources, name, used) for name in used}
         digests = self._gather(
             {
-                name: partial(self._load, name, layouts[name], names[name], sources)
+                name: partial(self._load, name, layouts[name], names[name], kept[name])
                 if name in used
-                else file.sha256
+                else file.digest
                 for name, file in self._files.items()
             }
         )
@@ -143,7 +164,8 @@ class _Opening:
             digests[name] = self._leave_out(file, used)
         self._gather({name: partial(self._one_row_each, name) for name in used})
 
-        cells = self._join(core, used, sources)
+        cells = self._join(core, used, kept)
+        self._compare_copies(cells, sources, used)
         values = self._parse(cells, sources, layouts)
         ids = IdsFile(Path(self._folder.name) / "ids", cells.people)
         ids.write(self._store)
@@ -177,19 +199,19 @@ class _Opening:
 
     def _choose_tables(self, sources: Sources) -> tuple[list[str], list[str]]:
         """Return the tables everybody must be in, and all that are read, both in the order of node.yaml."""
-        columns = {name: source for name, source in sources.found.items() if isinstance(source, Column)}
+        columns = sources.columns()
         core = {column.table for name, column in columns.items() if name in self._needs.required}
         core = core or set(list(self._files)[:1])
         used = core | {column.table for column in columns.values()}
         return [name for name in self._files if name in core], [name for name in self._files if name in used]
 
-    def _load(self, name: str, layout: Layout, names: Sequence[str], sources: Sources) -> bytes:
-        """Bring one table into the store and return the hash of its file."""
+    def _load(self, name: str, layout: Layout, names: Sequence[str], kept: Mapping[str, Column]) -> bytes:
+        """Bring the columns that are kept of one table into the store and return the table's hash."""
         table, label, short = self._config.tables[name], self._labels[name], self._short[name]
         wanted = Wanted(
             place_of(table.id, names, label),
             None if table.rows is None else place_of(table.rows.order, names, label),
-            [source.place for source in _columns(sources, name).values()],
+            [column.place for column in kept.values()],
         )
         plain = Path(self._folder.name) / f"{short}.rows"
         count, digest = self._files[name].copy(layout, wanted, plain)
@@ -198,6 +220,7 @@ class _Opening:
             self._report.append(f"{label}: {count.broken} broken rows were rejected")
         self._store.load(short, plain, count.longest)
         plain.unlink()
+        self._cells[name] = cells_beside(plain)
         require_ids(self._store, short, label, table.id)
         return digest
 
@@ -213,12 +236,17 @@ class _Opening:
         if dropped:
             self._report.append(f"{self._labels[name]}: {dropped} rows of other visits were not used")
 
-    def _join(self, core: Sequence[str], used: Sequence[str], sources: Sources) -> Cells:
+    def _join(
+        self, core: Sequence[str], used: Sequence[str], kept: Mapping[str, Mapping[str, Column]]
+    ) -> Cells:
         """Join the tables into ``joined``, its rows with their ids and numbered by ``place``; at least 1 person."""
         short, store = self._short, self._store
         first, *others = core
         extra = [name for name in used if name not in core]
-        wanted = ", ".join(f"{short[name]}.cells AS {short[name]}_cells" for name in used)
+        wanted = ", ".join(
+            f"coalesce({table}.start, -1) AS {table}_start, coalesce({table}.length, 0) AS {table}_length"
+            for table in (short[name] for name in used)
+        )
         joins = "".join(f" JOIN {short[name]} USING (id)" for name in others)
         joins += "".join(f" LEFT JOIN {short[name]} USING (id)" for name in extra)
         store.run(
@@ -238,7 +266,21 @@ class _Opening:
                 ]
             )
         self._report += [f"{people} people are in every table that is needed", *matches]
-        return Cells(store, people, {f"{short[name]}_cells": tuple(_columns(sources, name)) for name in used})
+        variables = {short[name]: tuple(kept[name]) for name in used}
+        return Cells(store, people, variables, {short[name]: self._cells[name] for name in used})
+
+    def _compare_copies(self, cells: Cells, sources: Sources, used: Sequence[str]) -> None:
+        """Raise DataError where a copy of a column says something else than the column."""
+        copies, columns = sources.copies(used), sources.columns()
+        problems: list[str] = []
+        for key, people in disagreements(cells, copies, columns).items():
+            variable, copy = copies[key]
+            where = self._where(variable, columns[variable])
+            problems.append(
+                f"{where}: {people} people have another value in {self._labels[copy.table]}, expected copies that"
+                " agree; make both tables anew from one run, or name one with from in node.yaml"
+            )
+        self._raise(problems)
 
     def _parse(self, cells: Cells, sources: Sources, layouts: Mapping[str, Layout]) -> ValuesFile:
         variables = self._needs.variables
@@ -251,11 +293,15 @@ class _Opening:
             source = sources.found[name]
             if isinstance(source, Column):
                 where = self._where(name, source)
+                if source.name in also_called(name):
+                    self._report.append(f"{where}: the same measure by another name")
                 problems += tally.problems(where, cells.people)
                 self._report += tally.report(where, cells.people)
                 if name in commas:
                     self._report.append(f"{where}: {commas[name]} rows are read with decimal commas")
         self._raise(problems)
+        for path in self._cells.values():
+            path.unlink()
         return values
 
     def _where(self, variable: str, source: Column) -> str:
@@ -263,24 +309,14 @@ class _Opening:
         return f"{self._labels[source.table]}, column {source.name}{also}"
 
 
-def _columns(sources: Sources, table: str) -> dict[str, Column]:
-    """Return the variables that come from ``table``, in the order in which its cells are kept."""
-    return {
-        name: source
-        for name in sources.order
-        if isinstance(source := sources.found[name], Column) and source.table == table
-    }
+def _kept(sources: Sources, table: str, used: Sequence[str]) -> dict[str, Column]:
+    """Return the columns of ``table`` that hold a variable or a copy of one, in the order in which its cells are kept."""
+    columns = sources.columns() | {key: column for key, (_, column) in sources.copies(used).items()}
+    return {name: column for name, column in columns.items() if column.table == table}
 
 
-def _tables_of(config: TablesConfig) -> dict[str, SiteFile]:
-    files: dict[str, SiteFile] = {}
-    for name, table in config.tables.items():
-        if table.path is None:
-            raise ConfigurationError(
-                f"node.yaml: tables.{name}.path: required here; say where the table lies"
-            )
-        files[name] = SiteFile(f"table {name}", table.path)
-    return files
+def _tables_of(config: TablesConfig) -> dict[str, Source]:
+    return {name: source_of(name, table) for name, table in config.tables.items()}
 
 
 def _exclusions_of(config: TablesConfig) -> dict[str, SiteFile]:

@@ -1,8 +1,8 @@
 # ruff: noqa: S608  identifiers in SQL are made by our code (t0, place); nothing read from a file becomes SQL
 """DuckDB as the reader and joiner of text: no type detection, no guesses, no network.
 
-A table comes in as three text columns: the person's ``id``, the ``visit`` that orders a person's rows, and
-``cells``, the wanted cells of the row in one text. So time and memory do not depend on how wide a table is.
+A table comes in as four columns: the person's ``id``, the ``visit`` that orders a person's rows, and ``start`` and
+``length`` of the row's cells in a file beside (``rows``). So time and memory do not depend on how wide a table is.
 The database is a file in a private folder that the caller removes; memory is bounded, what does not fit is
 spilled there.
 """
@@ -30,7 +30,7 @@ class Store:
         self._connection = duckdb.connect(
             str(folder / "tables.duckdb"),
             config={
-                "memory_limit": "1GB",
+                "memory_limit": "256MB",
                 "temp_directory": str(folder),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
@@ -44,12 +44,12 @@ class Store:
         self._connection.close()
 
     def load(self, table: str, rows: Path, longest: int) -> None:
-        """Make ``table`` from rows as ``copy_rows`` writes them, of at most ``longest`` bytes each."""
+        """Make ``table`` from rows as a `RowFile` holds them, of at most ``longest`` bytes each."""
         line_bytes = max(_LEAST_LINE_BYTES, longest + 1)
         self._execute(
-            f"CREATE TABLE {table} AS SELECT coalesce(id, '') AS id, coalesce(visit, '') AS visit,"
-            " coalesce(cells, '') AS cells FROM read_csv(?,"
-            " columns = {id: 'VARCHAR', visit: 'VARCHAR', cells: 'VARCHAR'}, delim = ',', header = false,"
+            f"CREATE TABLE {table} AS SELECT coalesce(id, '') AS id, coalesce(visit, '') AS visit, start, length"
+            " FROM read_csv(?, columns = {id: 'VARCHAR', visit: 'VARCHAR', start: 'BIGINT', length: 'BIGINT'},"
+            " delim = ',', header = false,"
             " quote = '\"', escape = '\"', auto_detect = false, max_line_size = ?, buffer_size = ?)",
             [str(rows), line_bytes, line_bytes * _BUFFER_LINES],
         )
@@ -64,18 +64,28 @@ class Store:
         assert row is not None, "a count has one row"  # noqa: S101 - an invariant of SQL
         return int(row[0])
 
-    def slices(self, table: str, columns: Sequence[str], rows: int, step: int) -> Iterator[list[list[str]]]:
-        """Yield text columns of ``table`` in slices of ``step`` rows, in the order of its column ``place``.
+    def ids(self, table: str, rows: int, step: int) -> Iterator[list[str]]:
+        """Yield the column ``id`` of ``table`` in slices; see `numbers`."""
+        for arrays in self._slices(table, ["id"], rows, step):
+            yield arrays["id"].tolist()
 
-        ``place`` numbers the ``rows`` rows from 0. NULL becomes the empty text.
+    def numbers(self, table: str, columns: Sequence[str], rows: int, step: int) -> Iterator[list[list[int]]]:
+        """Yield whole numbers in slices of ``step`` rows, in the order of the column ``place``; none is NULL.
+
+        ``place`` numbers the ``rows`` rows of ``table`` from 0.
         """
+        for arrays in self._slices(table, columns, rows, step):
+            yield [arrays[column].tolist() for column in columns]
+
+    def _slices(
+        self, table: str, columns: Sequence[str], rows: int, step: int
+    ) -> "Iterator[dict[str, NDArray[np.object_]]]":
         for start in range(0, rows, step):
             result = self._execute(
                 f"SELECT {', '.join(columns)} FROM {table} WHERE place >= ? AND place < ? ORDER BY place",
                 [start, start + step],
             )
-            arrays = cast("dict[str, NDArray[np.object_]]", result.fetchnumpy())
-            yield [np.ma.filled(arrays[column], "").tolist() for column in columns]
+            yield cast("dict[str, NDArray[np.object_]]", result.fetchnumpy())
 
     def _execute(self, sql: str, values: Sequence[object]) -> duckdb.DuckDBPyConnection:
         try:

@@ -22,6 +22,33 @@ _QUANTITIES: tuple[dict[str, Fraction], ...] = (
 )
 
 
+_SPELLINGS = {
+    **{"year": "years", "yr": "years", "y": "years"},
+    **{"month": "months", "mo": "months", "week": "weeks", "wk": "weeks", "day": "days", "d": "days"},
+    **{"millimeter": "mm", "millimeters": "mm", "millimetre": "mm", "millimetres": "mm"},
+    **{"mm^2": "mm2", "mm\u00b2": "mm2", "cm^2": "cm2", "cm\u00b2": "cm2"},
+    **{"mm^3": "mm3", "mm\u00b3": "mm3", "cm^3": "cm3", "cm\u00b3": "cm3", "mL": "ml", "L": "l"},
+    **{"mm^2/s": "mm2/s", "mm\u00b2/s": "mm2/s", "um^2/ms": "um2/ms", "\u00b5m\u00b2/ms": "um2/ms"},
+    **{"kilogram": "kg", "kilograms": "kg", "gram": "g", "grams": "g", "%": "percent"},
+}
+
+
+def spelled(unit: str) -> str:
+    """Return the unit of the closed table that ``unit`` is another spelling of, or else ``unit`` itself."""
+    return _SPELLINGS.get(
+        unit, _SPELLINGS.get(unit.lower(), unit.lower() if _is_known(unit.lower()) else unit)
+    )
+
+
+def _is_known(unit: str) -> bool:
+    return any(unit in quantity for quantity in _QUANTITIES)
+
+
+def is_size(unit: str) -> bool:
+    """Return whether ``unit`` measures a length, an area or a volume."""
+    return any(unit in quantity for quantity in _QUANTITIES[:3])
+
+
 def conversion(column: str, study: str, voxel_mm3: float | None = None) -> float | None:
     """Return the factor from a column's unit to the study's, or None where the pair does not convert.
 

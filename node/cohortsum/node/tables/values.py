@@ -4,9 +4,12 @@ Which columns use decimal commas is settled over whole columns first; then the j
 slice and faults are counted over all slices, so that one message tells how many rows are wrong.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +20,28 @@ from cohortsum.node.tables.numbers import NumberColumn
 from cohortsum.node.tables.store import Store
 from cohortsum.study.batch import Batch
 
-_CELLS = 2**20
+_CELLS = 2**19
 """Most text cells in memory at once."""
+
+_PEOPLE = 2**14
+"""Most people whose cells are in memory at once."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What parsing met in one column; counts of rows."""
+    """What parsing met in one column; counts of rows.
+
+    A 0 where a size stands is often a structure that a program did not find, and a swapped code of sex shows in no
+    other way than in how many people have it: the site's admin is told both.
+    """
 
     bad_numbers: int = 0
     bad_levels: int = 0
     disguised: int = 0
     missing: int = 0
     outside: int = 0
+    zeros: int = 0
+    having: Counter[str] = field(default_factory=Counter[str])
 
     def parse(self, source: Column, cells: Sequence[str], *, decimal_comma: bool) -> NDArray[np.float64]:
         """Return the values of one slice (a level is its index) and count what was wrong with it."""
@@ -40,10 +52,14 @@ class Tally:
             self.missing += int(np.isnan(numbers.values).sum())
             lower, upper = source.range
             self.outside += int(((numbers.values < lower) | (numbers.values > upper)).sum())
+            if source.size:
+                self.zeros += int(np.count_nonzero(numbers.values == 0))
             return numbers.values
         levels = source.reading.parse(cells)
         self.bad_levels += levels.faults
         self.missing += int((levels.values == -1).sum())
+        counts = np.bincount(levels.values[levels.values >= 0], minlength=len(source.reading.levels))
+        self.having.update(dict(zip(source.reading.levels, counts.tolist(), strict=True)))
         return levels.values.astype(np.float64)
 
     def problems(self, where: str, people: int) -> list[str]:
@@ -63,8 +79,13 @@ class Tally:
         sentences = {
             "have no value": self.missing,
             "lie outside the study's range; if they are missing codes, declare them": self.outside,
+            "have exactly 0; if nothing was measured there, declare 0 under missing": self.zeros,
         }
-        return [f"{where}: {count} of {people} people {what}" for what, count in sentences.items() if count]
+        report = [f"{where}: {count} of {people} people {what}" for what, count in sentences.items() if count]
+        if self.having:
+            counted = ", ".join(f"{level} {count}" for level, count in self.having.items())
+            report.append(f"{where}: people by level, to be compared with what the site knows: {counted}")
+        return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +93,55 @@ class Cells:
     """The joined text of everybody.
 
     Attributes:
-        store: where it lies, in the table ``joined``.
+        store: where ``joined`` lies, which says for every table ``t0`` where a person's cells are: in ``t0_start``
+            (-1: nowhere) and ``t0_length``.
         people: number of rows there.
-        variables: the variables in the text column of each table, in the order of their cells.
+        variables: the variables among the cells of each table, in their order.
+        files: where the cells of each table lie.
     """
 
     store: Store
     people: int
     variables: Mapping[str, Sequence[str]]
+    files: Mapping[str, Path] = field(repr=False)
 
-    def slices(self) -> Iterator[tuple[int, dict[str, tuple[str, ...]]]]:
-        """Yield (people, text by variable), some people at a time, in the order of their ids."""
-        width = sum(map(len, self.variables.values()))
-        for places, *columns in self.store.slices(
-            "joined", ["place", *self.variables], self.people, max(1, _CELLS // max(1, width))
-        ):
-            texts: dict[str, tuple[str, ...]] = {}
-            for names, column in zip(self.variables.values(), columns, strict=True):
-                nothing = [""] * len(names)  # no row for this person in that table
-                rows = (row.split(CELL_SEPARATOR) if row else nothing for row in column)
-                texts |= zip(names, zip(*rows, strict=True), strict=False)
-            yield len(places), texts
+    def slices(
+        self, wanted: Collection[str] | None = None
+    ) -> Iterator[tuple[int, dict[str, tuple[str, ...]]]]:
+        """Yield (people, text by variable), some people at a time, in the order of their ids.
+
+        With ``wanted``, only of tables that hold one of these variables.
+        """
+        tables = {
+            table: names
+            for table, names in self.variables.items()
+            if wanted is None or not set(names).isdisjoint(wanted)
+        }
+        width = sum(map(len, tables.values()))
+        columns = [f"{table}_{part}" for table in tables for part in ("start", "length")]
+        step = min(_PEOPLE, max(1, _CELLS // max(1, width)))
+        with ExitStack() as stack:
+            handles = [stack.enter_context(self.files[table].open("rb")) for table in tables]
+            for places, *parts in self.store.numbers("joined", ["place", *columns], self.people, step):
+                texts: dict[str, tuple[str, ...]] = {}
+                for handle, names, starts, lengths in zip(
+                    handles, tables.values(), parts[::2], parts[1::2], strict=True
+                ):
+                    rows = map(_reader(handle, len(names)), starts, lengths)
+                    texts |= zip(names, zip(*rows, strict=True), strict=False)
+                yield len(places), texts
+
+
+def _reader(handle: BinaryIO, width: int) -> Callable[[int, int], list[str]]:
+    nothing = [""] * width  # no row for this person in that table
+
+    def read(start: int, length: int) -> list[str]:
+        if start < 0 or not width:
+            return nothing
+        handle.seek(start)
+        return handle.read(length).decode("utf-8", "surrogatepass").split(CELL_SEPARATOR)
+
+    return read
 
 
 def count_decimal_commas(
@@ -106,7 +155,7 @@ def count_decimal_commas(
     for name, source in found.items():
         if isinstance(source, Column) and isinstance(source.reading, NumberColumn) and source.table in tables:
             signs[name] = (0, 0)
-    for _, texts in cells.slices() if signs else ():
+    for _, texts in cells.slices(signs) if signs else ():
         for name, (commas, points) in signs.items():
             source = found[name]
             if isinstance(source, Column) and isinstance(source.reading, NumberColumn):
