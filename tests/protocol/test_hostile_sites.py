@@ -209,12 +209,12 @@ def test_abandoning_wipes_the_seeds_and_answers_nothing_more() -> None:
     machine = consortium.machines[index]
     machine.receive(packet)
     assert isinstance(machine.state, Advertised)
-    attempt = machine.state.attempt
+    own = machine.state.own
     effects = machine.abandon("the admin withdrew")
     assert isinstance(effects[0], RoundOver)
     assert isinstance(machine.state, Over)
     assert machine.abandon("again") == ()
-    for seed in (attempt.seeds.mask, attempt.seeds.gate, attempt.seeds.data, attempt.seeds.channel):
+    for seed in (own.mask, own.gate, own.data, own.channel):
         with pytest.raises(ValueError, match="wiped"):
             seed.reveal()
     with pytest.raises(RemoteProtocolError, match="M4"):
