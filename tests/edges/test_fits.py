@@ -222,3 +222,28 @@ def test_protected_sites_stay_out_of_sums_that_tell_sites_apart(tmp_path: Path) 
     for name, changes in (("derivable", nobody), ("protected", everybody)):
         status = asyncio.run(asyncio.wait_for(play(changes, tmp_path / name), 90))
         assert status == ("ok" if name == "derivable" else "too few sites")
+
+
+def test_values_per_person_are_written_when_their_analysis_ends_though_others_go_on(tmp_path: Path) -> None:
+    norms = "  norms: {kind: normative, outcomes: [thick], over: age, basis: linear, grid: {age: [20, 40]}}\nprotection:"
+
+    def keeping(folder: Path) -> Callable[[Site], Site]:
+        return lambda site: replace(site, local=folder)
+
+    async def play() -> None:
+        changes = {index: keeping(tmp_path / f"kept{index}") for index in range(5)}
+        async with Loopback(tmp_path, 5, FIT.replace("protection:", norms), changes) as town:
+            outcome = await town.run()
+            assert outcome.document is not None, outcome.reason
+            assert outcome.document.round.iterations > 3
+
+    asyncio.run(asyncio.wait_for(play(), 90))
+    people = [People.of(index) for index in range(5)]
+    age, thick = (np.concatenate([getattr(one, name) for one in people]) for name in ("age", "thick"))
+    x = np.column_stack([np.ones(len(age)), age])
+    b, squares, _, _ = np.linalg.lstsq(x, thick, rcond=None)
+    z = (thick - x @ b) / np.sqrt(squares[0] / (len(age) - 2))
+    kept = [(tmp_path / f"kept{index}/loopback/v1/norms.csv").read_text().splitlines() for index in range(5)]
+    assert {lines[0] for lines in kept} == {"id,thick"}
+    found = [float(line.split(",")[1]) for lines in kept for line in lines[1:]]
+    assert found == pytest.approx(z.tolist(), rel=1e-6, abs=1e-9)

@@ -48,14 +48,17 @@ def test_harmonised_values_and_the_sites_effects_are_private_files_of_the_site(t
     with open_tables(site(tmp_path, {"t": text}), needs) as tables:
         _, supplied = plan.supply(tables.batches(), 1)
         _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
-        written = list(write_local(tmp_path / "local", plan, by_block(plan.round.blocks, values), tables))
-    assert written == [tmp_path / "local/local/v1/h.csv", tmp_path / "local/local/v1/h.site.csv"]
+        sums = by_block(plan.round.blocks, values)
+        *beside, own = written = list(write_local(tmp_path / "local", plan, sums, tables))
+        assert list(write_local(tmp_path / "local", plan, sums, tables)) == []  # what is there stays as it is
+    assert own == tmp_path / "local/local/v1/h.csv"
+    assert beside == [tmp_path / "local/local/v1/h.site.csv"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     assert {path.name for path in written[0].parent.iterdir()} == {"h.csv", "h.site.csv"}
-    header, *rows = csv.reader(written[0].read_text().splitlines())
+    header, *rows = csv.reader(own.read_text().splitlines())
     assert header == ["id", "y0", "y1"]
     assert [row[0] for row in rows] == [f"p{person:02}" for person in range(30)]
     assert all(0 < float(cell) < 5 for row in rows for cell in row[1:])
-    table = from_csv(written[1].read_text(), "h.site", "combat")
+    table = from_csv(beside[0].read_text(), "h.site", "combat")
     assert [row[0] for row in table.rows] == ["y0", "y1"]
     assert [row[table.columns.index("n")] for row in table.rows] == [30, 30]

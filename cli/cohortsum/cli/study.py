@@ -140,7 +140,8 @@ def print_plan(plan: StudyPlan, console: Console) -> None:
     sees.add_row("the opened sums, small cells included", "the coordinator, before anyone checks them")
     if plan.seen_by_sites:
         sees.add_row(
-            f"the sums that further rounds of {', '.join(plan.seen_by_sites)} follow from, and all others opened with them",
+            f"the sums of {', '.join(plan.seen_by_sites)}, from which further rounds or values at the sites follow, and all "
+            "others opened with them",
             "every site too, before anyone checks them",
         )
     sees.add_row("results", "released at once: no checker, no noise, profile open_data")

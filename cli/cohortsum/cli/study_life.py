@@ -219,7 +219,8 @@ def print_status(found: "StudyStatus") -> None:
             table.add_row(site.id, site.answer or "none yet", "yes" if site.present else "no", seen)
         console.print(table)
     for attempt in found.attempts:
-        console.print(f"attempt {attempt.attempt}: {attempt.state} {attempt.reason}".rstrip(), markup=False)
+        which = f"round {attempt.iteration}, attempt {attempt.attempt}"
+        console.print(f"{which}: {attempt.state} {attempt.reason}".rstrip(), markup=False)
     for sentence in found.blocks:
         console.print(f"waits: {sentence}", markup=False)
 

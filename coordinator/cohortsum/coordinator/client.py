@@ -86,7 +86,7 @@ class Desk:
                 SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites
             ),
             tuple(
-                AttemptStatus(one.attempt, one.state, one.reason, tuple(one.survivors))
+                AttemptStatus(one.iteration, one.attempt, one.state, one.reason, tuple(one.survivors))
                 for one in held.attempts
             ),
             tuple(held.blocks),

@@ -249,7 +249,13 @@ class StudyRunner:
             course.dealt = None
             reason, binding = ended.reason, () if ended.closed else ended.survivors or None
             self._record.attempt_aborted(attempt.context, reason, binding or ())
-            self._log.info("round.aborted", reason=reason, attempt=number, closed=ended.closed)
+            self._log.info(
+                "round.aborted",
+                reason=reason,
+                iteration=course.iteration,
+                attempt=number,
+                closed=ended.closed,
+            )
             if binding is None and not course.opened:
                 return reason
             if binding:

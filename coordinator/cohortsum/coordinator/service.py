@@ -318,7 +318,11 @@ def _status_to_wire(status: StudyStatus) -> service_pb2.StudyStatus:
         ],
         attempts=[
             service_pb2.AttemptStatus(
-                attempt=held.attempt, state=held.state, reason=held.reason, survivors=held.survivors
+                iteration=held.iteration,
+                attempt=held.attempt,
+                state=held.state,
+                reason=held.reason,
+                survivors=held.survivors,
             )
             for held in status.attempts
         ],

@@ -30,8 +30,9 @@ class SiteStatus:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStatus:
-    """One attempt at the study's round."""
+    """One attempt at one of the study's rounds; both count from 1."""
 
+    iteration: int
     attempt: int
     state: str
     reason: str
@@ -78,10 +79,13 @@ def study_status(store: Store, digest: bytes, runner: StudyRunner | None) -> Stu
         if row is None:
             raise RefusedError("no such study at this coordinator; `cohortsum study list` shows what is")
         rounds = session.scalars(
-            select(RoundRow).where(RoundRow.study == row.digest).order_by(RoundRow.attempt)
+            select(RoundRow)
+            .where(RoundRow.study == row.digest)
+            .order_by(RoundRow.iteration, RoundRow.attempt)
         ).all()
         attempts = tuple(
             AttemptStatus(
+                held.iteration,
                 held.attempt,
                 held.state,
                 held.reason,

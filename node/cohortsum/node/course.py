@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import structlog
 
 from cohortsum.protocol.ahead import Ahead
-from cohortsum.protocol.effects import SumSeen
-from cohortsum.study.planning import Integers, StudyPlan, by_block
+from cohortsum.study.planning import Integers, StudyPlan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -25,25 +24,21 @@ class Course:
         plan: of the round that comes next, or of the last one.
         previous: survivors of the round before; None before the first.
         ahead: secrets dealt for rounds to come, or None.
-        last: the sums of the last round, once they were seen; None while rounds may follow.
+        over: whether no round follows.
     """
 
     def __init__(self, plan: StudyPlan) -> None:
         self.plan = plan
         self.previous: tuple[int, ...] | None = None
         self.ahead: Ahead | None = None
-        self.last: Mapping[str, Integers] | None = None
-
-    def see(self, effect: SumSeen) -> None:
-        """Go on to the round that follows from a sum."""
-        self.take(effect.survivors, by_block(effect.blocks, effect.values))
+        self.over = False
 
     def take(self, survivors: tuple[int, ...], sums: Mapping[str, Integers]) -> None:
         """Go on from sums that this site recomputed."""
         following = self.plan.advance(sums)
         self.previous = survivors
         if following is None:
-            self.last = sums
+            self.over = True
             self.forget()
         else:
             self.plan = following

@@ -23,26 +23,30 @@ BATCH = 4096
 def write_local(
     folder: Path, plan: StudyPlan, sums: Mapping[str, Integers], tables: Tables
 ) -> Iterator[Path]:
-    """Write what this site computes for its own people, and yield each file once it is whole.
+    """Write what this site computes for its own people where a round ends an analysis, and yield each file once it is whole.
+
+    Values that are there already stay as they are: a node that restarts goes through the rounds again.
 
     Args:
         folder: of all studies' local values; made if need be.
-        plan: of the study's last round.
+        plan: of the round.
         sums: of that round, as this site recomputed them.
         tables: of this site.
     """
     home = folder / plan.study.study / f"v{plan.study.version}"
     for analysis, local in plan.local(sums, tables.batches):
+        if (home / f"{analysis}.csv").exists():
+            continue
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for table in local.tables:
+            with _whole(path := home / f"{table.analysis}.csv") as file:
+                file.write(to_csv(table))
+            yield path
         with _whole(path := home / f"{analysis}.csv") as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow((plan.study.person, *local.columns))
             rows.writerows(_rows(plan, local, tables))
         yield path
-        for table in local.tables:
-            with _whole(path := home / f"{table.analysis}.csv") as file:
-                file.write(to_csv(table))
-            yield path
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         findings.append(
             ok(
                 "rounds",
-                f"up to {plan.most_rounds}; every site sees the sums that further rounds of {names} follow from",
+                f"up to {plan.most_rounds}; every site sees the sums of {names}, from which rounds or values at the sites follow",
             )
         )
     findings.append(_expiry(study, datetime.now(UTC)))

@@ -43,7 +43,7 @@ from cohortsum.protocol.site_states import SiteSetup
 from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.planning import Integers, StudyPlan, by_block, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -106,7 +106,9 @@ class StudySession:
             return Packet(decline(self._site.signer, plan.round))
         self._course = Course(plan)
         for survivors, sums in self._site.ledger.seen_sums(plan.round.study_digest):
+            before = self._course.plan
             self._course.take(survivors, sums)
+            self._keep_local(self._joined, before, sums)
         self._log.info("study.approved", fingerprint=study.fingerprint)
         return Packet(self._joined.approval)
 
@@ -177,7 +179,7 @@ class StudySession:
 
     def _where(self) -> Course:
         """Return where this site stands; raises RemoteProtocolError where the study has had its last round."""
-        if self._course is None or self._course.last is not None:
+        if self._course is None or self._course.over:
             raise RemoteProtocolError("R0.13", "this study has had its last round here")
         return self._course
 
@@ -269,13 +271,17 @@ class StudySession:
         self._log.info("round.closed")
 
     def _see(self, effect: SumSeen) -> None:
-        """Go on from a sum, and write what this site keeps of it once no round follows."""
+        """Go on from a sum, and write the values per person that the analyses it ends make of it."""
         joined, course = self._joined, self._course
         if joined is None or course is None:
             return
-        course.see(effect)
-        if course.last is not None and self._site.local is not None:
-            for path in write_local(self._site.local, course.plan, course.last, joined.tables):
+        before, sums = course.plan, by_block(effect.blocks, effect.values)
+        course.take(effect.survivors, sums)
+        self._keep_local(joined, before, sums)
+
+    def _keep_local(self, joined: Joined, plan: StudyPlan, sums: Mapping[str, Integers]) -> None:
+        if self._site.local is not None:
+            for path in write_local(self._site.local, plan, sums, joined.tables):
                 self._log.info("study.local_values", file=str(path))
 
     def _whose(self, joined: Joined, plan: StudyPlan, effect: Contribute) -> Mapping[str, PeopleSet]:

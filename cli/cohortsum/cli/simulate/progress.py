@@ -55,7 +55,7 @@ class Picture:
             case "round.open":
                 self.attempt, self.numbers = int(str(event["attempt"])), int(str(event["numbers"]))
                 self.counts = {}
-                return f"attempt {self.attempt}: {event['sites']} sites, {self.numbers} numbers from each"
+                return f"{which(event)}: {event['sites']} sites, {self.numbers} numbers from each"
             case "round.step":
                 self.step = str(event["step"])
                 return f"step {self.step}"
@@ -70,11 +70,18 @@ class Picture:
                 self.refused += 1
                 return f"refused: {event['sentence']}"
             case "round.aborted":
-                return f"attempt {event['attempt']} ended without a result: {event['reason']}"
+                return f"{which(event)} ended without a result: {event['reason']}"
             case "round.opened":
                 return f"the sum over {event['sites']} sites is open"
             case _:
                 return None
+
+
+def which(event: Event) -> str:
+    """Return which attempt an event is about; the first round of a study is not told from the only one."""
+    iteration = int(str(event.get("iteration", 1)))
+    attempt = f"attempt {event['attempt']}"
+    return attempt if iteration == 1 else f"iteration {iteration}, {attempt}"
 
 
 class Progress(Protocol):

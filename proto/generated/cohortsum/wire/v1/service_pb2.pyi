@@ -477,9 +477,12 @@ class AttemptStatus(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SURVIVORS_FIELD_NUMBER: _builtins.int
+    ITERATION_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     state: _builtins.str
     reason: _builtins.str
+    iteration: _builtins.int
+    """round of the study, from 1"""
     @_builtins.property
     def survivors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -489,10 +492,11 @@ class AttemptStatus(_message.Message):
         state: _builtins.str = ...,
         reason: _builtins.str = ...,
         survivors: _abc.Iterable[_builtins.str] | None = ...,
+        iteration: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "reason", b"reason", "state", b"state", "survivors", b"survivors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "iteration", b"iteration", "reason", b"reason", "state", b"state", "survivors", b"survivors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
