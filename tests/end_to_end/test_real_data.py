@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from cohortsum.cli.results import read_document
+from cohortsum.cli.simulate import processes
 from cohortsum.cli.simulate.command import Run, run_simulation
 from cohortsum.crypto.errors import NotInThisVersionError, RoundFailedError
 from cohortsum.study.definition import freeze, load_study
@@ -161,8 +162,11 @@ def test_killed_sites_leave_the_pooled_answer_of_the_survivors(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("failpoint", ["r1.shared", "r2.masked", "r2.sent", "r3.signed"])
-def test_a_missed_threshold_gives_no_result(tmp_path: Path, failpoint: str) -> None:
+def test_a_missed_threshold_gives_no_result(
+    tmp_path: Path, failpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three sites need all three: whoever dies, wherever, nothing opens and nothing is written."""
+    monkeypatch.setattr(processes, "GATHER_BASE_S", 12.0)  # nobody is on the way back here
     study = CNSIM.replace("20s", "2s")
     with pytest.raises(RoundFailedError):
         simulate(tmp_path, study, cnsim_folder(tmp_path), failpoints={"cnsim2": failpoint})
