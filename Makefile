@@ -31,6 +31,7 @@ search: $(VENV)/.installed-dev   ## the long searches that `make test` leaves ou
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py
 	$(BIN)/python benchmarks/round.py
+	$(BIN)/python benchmarks/accumulate.py
 	$(BIN)/python benchmarks/tables.py
 
 bundle: $(VENV)/bin/python   ## everything for an installation without a network, in dist/; needs the network itself

@@ -138,3 +138,17 @@ def test_ten_times_the_people_do_not_need_ten_times_the_memory(wide: tuple[str, 
         assert isinstance(before, float)
         assert isinstance(after, float)
         assert after < before + 200
+
+
+def test_sums_stand_beside_plain_products_and_a_round_is_right(tmp_path: Path) -> None:
+    printed, tables = run("accumulate.py", tmp_path)
+    rows = table(tables, "Accumulate")
+    assert [row["site_effect"] for row in rows] == ["within", "within", "within", "none"]
+    for row in rows:
+        assert isinstance(row["to columns"], float)
+        assert row["to columns"] > 0
+    few, many = table(tables, "Memory of accumulate")
+    assert (few["people"], many["people"]) == (500, 5000)
+    (round_row,) = table(tables, "One round")
+    assert (round_row["sites"], round_row["numbers"]) == (5, 20 * (1 + 1 + 6 + 4))
+    assert "goal" in printed

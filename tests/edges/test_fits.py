@@ -1,7 +1,7 @@
 """Logistic fits over real gRPC: rounds after the first over the same people, whoever leaves, restarts or lies."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -202,6 +202,21 @@ def test_a_fit_does_not_go_on_without_a_protected_site(tmp_path: Path) -> None:
             assert outcome.document is not None, outcome.reason
             (row,) = rows(outcome.document, "odds")
             assert row["status"] == "not finished"
-            assert "site1" in str(row["reason"])
+            assert "a retry needs every survivor" in str(row["reason"])
 
     asyncio.run(asyncio.wait_for(play(), 90))
+
+
+def test_protected_sites_stay_out_of_sums_that_tell_sites_apart(tmp_path: Path) -> None:
+    mixed = "  levels: {kind: mixed, outcomes: [thick], terms: [dx, age]}\nprotection:"
+    study = without_bands(STUDY.replace("protection:", mixed))
+
+    async def play(changes: dict[int, Callable[[Site], Site]], folder: Path) -> str:
+        async with Loopback(folder, 5, study, changes) as town:
+            outcome = await town.run()
+            assert outcome.document is not None, outcome.reason
+            return str(rows(outcome.document, "levels")[0]["status"])
+
+    for name, changes in (("derivable", dict[int, Callable[[Site], Site]]()), ("protected", dict.fromkeys(range(5), protected))):
+        status = asyncio.run(asyncio.wait_for(play(changes, tmp_path / name), 90))
+        assert status == ("ok" if name == "derivable" else "too few sites")

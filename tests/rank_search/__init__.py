@@ -13,6 +13,7 @@ B1 reads 2q > k, B2 reads q >= h_min. A corrupt site that stays away only makes 
 * ``algebra``  rank over the field
 * ``model``    the rules of the round, what honest sites do when asked anything, what is determined from it
 * ``spaces``   the cases, up to renaming of sites
+* ``iterations``, ``iterated_spaces``  the same for secrets dealt ahead, which several iterations share
 
 Not modelled: R3.7 (all digests of a survivor set carry the same h2). The search finds no leak without it,
 which is more.

@@ -21,7 +21,10 @@ H_MIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of the round that the search can switch off; all on is the round as it is."""
+    """The rules of the round that the search can switch off; all on is the round as it is.
+
+    The last three concern iterations, and only these (``iterations``).
+    """
 
     b1: bool = True
     """2t > n + c."""
@@ -43,6 +46,12 @@ class Rules:
     """Every attempt has its own mask seeds."""
     masks_bound_to_h2: bool = True
     """h1 and h2 are in the pairwise mask key. A second line: no leak without it."""
+    slot_once: bool = True
+    """A slot of secrets dealt ahead serves one attempt of its site, and slots only go forward (R0.16)."""
+    masks_bound_to_context: bool = True
+    """The context, and so iteration and parameters, is in the mask keys; off: they are keyed by slot alone."""
+    parameters_recomputed: bool = True
+    """A site computes only at the parameters that follow from the sum it added up itself (R5.0, R5.2)."""
 
 
 class Step(IntEnum):

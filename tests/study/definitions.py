@@ -33,7 +33,7 @@ protection: {min_participants: 100, max_participants: 1000}
 privacy: {noise: none}
 """
 
-LATER = ["mixed", "normative", "dp_sgd"]
+LATER = ["dp_sgd"]
 
 
 def frozen(text: bytes | str) -> FrozenStudy:

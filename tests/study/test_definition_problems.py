@@ -211,6 +211,60 @@ def test_a_problem_names_line_field_and_cure(old: str, new: str, line: int, fiel
         ),
         ("{kind: regression, outcomes: [iq], terms: [dx], tests: {t: [dx, dx]}}", "tests.t[1]", "twice"),
         ("{kind: regression, outcomes: [iq], terms: [dx], missing: drop}", "missing", "'complete'"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx, iq]}", "outcomes", "in a term"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], ratios: 30}", "", "odd number"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], ratios: 3}", "ratios", "greater than or equal to 5"),
+        ("{kind: mixed, outcomes: [iq], terms: [dx], max_ratio: 0}", "max_ratio", "greater than 0"),
+        ("{kind: regression, outcomes: [iq], terms: [dx], ridge: 0}", "ridge", "greater than 0"),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], ridge: 0.1, tests: {t: [dx]}}",
+            "tests",
+            "or ridge",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], ridge: 0.1, covariance: HC0}",
+            "covariance",
+            "no standard errors",
+        ),
+        ("{kind: regression, outcomes: [iq], terms: [dx], covariance: HC3}", "covariance", "'HC1'"),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], covariance: HC1, test_site: true}",
+            "test_site",
+            "equal variances",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], site_effect: none, test_site: true}",
+            "test_site",
+            "site_effect: within",
+        ),
+        ("{kind: regression, outcomes: [iq], terms: [dx], vif: false}", "vif", "True"),
+        ("{kind: regression, outcomes: [iq], terms: [dx], weights: sex}", "weights", "is a factor"),
+        ("{kind: regression, outcomes: [iq], terms: [dx], weights: iq}", "weights", "is an outcome too"),
+        ("{kind: regression, outcomes: [iq], terms: [dx], weights: wt}", "weights", "no variable 'wt'"),
+        (
+            "{kind: regression, outcomes: [iq, age2], terms: [dx], "
+            "multivariate: {m: {outcomes: [iq, age2], terms: [dx]}}}",
+            "multivariate",
+            "missing: complete",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], missing: complete, "
+            "multivariate: {m: {outcomes: [iq, age2], terms: [dx]}}}",
+            "multivariate.m.outcomes",
+            "no outcome of the regression",
+        ),
+        (
+            "{kind: regression, outcomes: [iq], terms: [dx], missing: complete, "
+            "multivariate: {m: {outcomes: [iq], terms: [dx]}}}",
+            "multivariate.m.outcomes",
+            "2 to 20",
+        ),
+        (
+            "{kind: regression, outcomes: [iq, age], terms: [dx], missing: complete, "
+            "multivariate: {m: {outcomes: [iq, age], terms: [sex]}}}",
+            "multivariate.m.terms[0]",
+            "terms of the regression: dx",
+        ),
         ("{kind: kaplan_meier, time: age, status: sex}", "", "either grid"),
         ("{kind: kaplan_meier, time: age, status: sex, times: [0, 1]}", "", "above 0"),
         ("{kind: kaplan_meier, time: age, status: sex, times: [2, 1]}", "", "increase"),
@@ -381,13 +435,13 @@ def test_analyses_of_later_versions_are_refused_by_name(kind: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("variables: [age]", "variables: [age], weights: w"),
         ("noise: none", "noise: none, accept_noise: true"),
+        ("noise: none", "noise: none, arm_cap: 5"),
     ],
 )
 def test_keys_of_later_versions_are_refused_by_name(old: str, new: str) -> None:
     with pytest.raises(
-        NotInThisVersionError, match=r"^study\.yaml:1[68]: .*(weights|accept_noise): not in this"
+        NotInThisVersionError, match=r"^study\.yaml:18: .*(arm_cap|accept_noise): not in this"
     ):
         frozen(small(old, new))
 

@@ -1,6 +1,5 @@
 """`cohortsum results show`: the tables of a release on a terminal."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -63,8 +62,7 @@ def show_table(console: Console, table: Table, limit: int | None) -> None:
     """Print a table: the strongest effects where one was asked for, otherwise its first rows."""
     terms = effect_terms(table) if table.kind == "regression" else ()
     if not terms:
-        shown_of = _columns(table, META_SHOWN) if table.kind == "meta" else table
-        content = _without_nothing(text_table(shown_of, limit))
+        content = _without_nothing(text_table(_main_columns(table), limit))
         side = turned(content)
         if width_of(content, FRAME) > console.width >= width_of(side, FRAME):
             content = side
@@ -91,11 +89,16 @@ def framed(content: TextTable, title: str) -> RichTable:
     return frame
 
 
-def _columns(table: Table, names: Sequence[str]) -> Table:
-    """Return a table with the columns of these names that it has, in this order."""
-    places = [table.columns.index(name) for name in names if name in table.columns]
-    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[place] for place in places), rows=rows)
+def _main_columns(table: Table) -> Table:
+    """Return a table as the terminal shows it: of a meta-analysis `META_SHOWN`, the level only where there are several."""
+    if table.kind != "meta":
+        return table
+    one_level = (
+        "term" not in table.columns or len({row[table.columns.index("term")] for row in table.rows}) == 1
+    )
+    shown = [name for name in META_SHOWN if name in table.columns and not (one_level and name == "term")]
+    rows = tuple(tuple(row[table.columns.index(name)] for name in shown) for row in table.rows)
+    return replace(table, columns=tuple(shown), rows=rows)
 
 
 def _without_nothing(content: TextTable) -> TextTable:

@@ -37,6 +37,7 @@ from cohortsum.study.planning import StudyPlan, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
+TELLS_SITES = "its sums together determine single sites' totals, and this site's are protected"
 LATEST = 2**31 - 1
 """An attempt after every other: what is asked before there is one."""
 
@@ -164,8 +165,8 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             raise DataError(
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
-        supplied = plan.narrowed(supplied, decision.analyses)
         ruled, status = limits_of(study, site.policy), status_of(site.policy)
+        supplied = plan.narrowed(supplied, _allowed(study, status, decision.analyses))
         limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
         people, cells = None, frozenset[frozenset[str]]()
         if site.ledger.status() not in (None, status):
@@ -206,6 +207,15 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         status,
         cells,
     )
+
+
+def _allowed(study: FrozenStudy, status: Status, approved: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the analyses this site takes part in, None for all: a protected site in none whose sums tell sites apart."""
+    telling = {name for name, spec in study.analyses.items() if spec.tells_sites}
+    if status is not Status.PROTECTED or not telling:
+        return approved
+    log.warning("study.not_supplied", study=study.study, item=", ".join(sorted(telling)), reason=TELLS_SITES)
+    return (frozenset(study.analyses) if approved is None else approved) - telling
 
 
 def in_force(site: Site, study: FrozenStudy) -> Decision:

@@ -52,7 +52,8 @@ profile: {profile}
 #   min_participants: 200
 #   min_participants_per_site: 20
 #   max_colluding_sites: 1       # a study must reckon with at least this many
-# statistics: [summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca, regression, glm, meta, combat, kaplan_meier, logrank, cox]
+# statistics: [summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca,
+#   regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox]
 # noise: [none]                  # kinds of noise allowed
 # auto_approve:                  # nothing is approved without asking, unless you describe it here
 #   - statisticians: [stat1]

@@ -1,8 +1,9 @@
 """Survival curves: the product-limit estimate as steps, its interval as a band, and the people at risk below the axis.
 
 Kaplan and Meier (1958): the estimate is 1 before the first time and changes at the times of the table alone. A time whose
-estimate was withheld ends the line until the next one that was not; nothing is drawn through the gap. Numbers at risk
-stand under times of the table itself, so none is interpolated, and one that may not be published reads ``<k``.
+estimate was withheld ends the line until the next one that was not; nothing is drawn through the gap. A row of the table is
+about the interval that ends at its time, and so its people at risk stand under the time where that interval begins: none is
+interpolated, and one that may not be published reads ``<k``.
 """
 
 import math
@@ -16,7 +17,9 @@ from cohortsum.report.svg import SERIES, Figure, Panel, fitted, path, words
 from cohortsum.study.results import NO_DATA, Absent, Status, Table
 
 WITHHELD: Final = "<k"
-CAPTION: Final = "Survival (steps) with its 95 % interval (band); numbers at risk below the axis."
+CAPTION: Final = (
+    "Survival (steps) with its 95 % interval (band); numbers at risk after that time below the axis."
+)
 SUPPRESSED: Final = f" {WITHHELD}: fewer people than may be published."
 MOST_GROUPS: Final = len(SERIES)
 
@@ -54,7 +57,7 @@ def _panel(groups: Sequence[tuple[str, Sequence[Record]]]) -> Panel:
     times = sorted({time for _, rows in groups for row in rows if (time := value(row, "time")) is not None})
     last = times[-1] if times[-1] > 0 else 1.0
     frame = Frame(Scale(min(0.0, times[0]), last, _LEFT, _RIGHT), Scale(0.0, 1.0, _TOP + _HEIGHT, _TOP))
-    shown = chosen(times, frame.x)
+    shown = chosen([frame.x.low, *times[:-1]], frame.x)
     parts = [frame.axes("time", "survival", shown)]
     for place, (_, rows) in enumerate(groups):
         parts.append(_curve(frame, rows, place))
@@ -65,11 +68,20 @@ def _panel(groups: Sequence[tuple[str, Sequence[Record]]]) -> Panel:
         parts.append(path(f"f-line f-line{place}", [(4, y - 3.5), (26, y - 3.5)], dash=SERIES[place][2]))
         parts.append(fitted(31, y, name, _WIDTH - 34, "f-small", 10.0))
         y += _STEP - 2
-        at = {value(row, "time"): row for row in rows}
+        at = _by_start(rows, frame.x.low)
         for time in shown:
             if time in at:
                 parts.append(words(frame.x.at(time), y, count_text(at[time], "at_risk"), "f-small", "middle"))
     return Panel(_WIDTH, y + 8, "".join(parts), f"survival curves: {', '.join(name for name, _ in groups)}")
+
+
+def _by_start(rows: Sequence[Record], first: float) -> dict[float, Record]:
+    """Return the rows of a group by the time at which their interval begins."""
+    timed = sorted(
+        ((time, row) for row in rows if (time := value(row, "time")) is not None), key=lambda pair: pair[0]
+    )
+    starts = [first, *(time for time, _ in timed)]
+    return {start: row for start, (time, row) in zip(starts, timed, strict=False) if start < time}
 
 
 def chosen(times: Sequence[float], scale: Scale) -> list[float]:

@@ -18,7 +18,7 @@ from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 
 _COEFFICIENTS: Final = frozenset(
     {"b", "se", "statistic", "p", "low", "high", "n", "df"}
-    | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level"}
+    | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level", "vif"}
     | {"hazard_ratio", "hazard_low", "hazard_high", "odds_ratio", "odds_low", "odds_high"}
     | {"rate_ratio", "rate_low", "rate_high", "events", "people", "sites", "tau2", "sigma2", "theta", "icc"}
     | {"deviance", "dispersion", "iterations", "log_likelihood"}

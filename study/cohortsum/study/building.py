@@ -1,5 +1,8 @@
 """From an analysis as a study freezes it to the statistic that computes it."""
 
+from collections.abc import Mapping, Sequence
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +22,8 @@ from cohortsum.study.definition import (
     KaplanMeierSpec,
     LogrankSpec,
     MetaSpec,
+    MixedSpec,
+    NormativeSpec,
     PcaSpec,
     ProportionSpec,
     QuantilesSpec,
@@ -33,6 +38,7 @@ from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
+from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.design import NOTHING, build_design
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
@@ -40,17 +46,23 @@ from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.groups import Banded, Groups
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.joint import Joint
 from cohortsum.study.statistics.kaplan_meier import KaplanMeier
 from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.meta import Meta
+from cohortsum.study.statistics.mixed import Mixed
+from cohortsum.study.statistics.normative import Normative
+from cohortsum.study.statistics.norms import Grid
 from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.proportion import Proportion
 from cohortsum.study.statistics.quantile_table import Request
 from cohortsum.study.statistics.quantiles import Quantiles
 from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.statistics.site_test import SiteTest
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.statistics.targets import Count, Event, Shift
 from cohortsum.study.statistics.units import Where
+from cohortsum.study.variables import Factor
 
 
 def fraction_bits(max_participants: int) -> int:
@@ -139,7 +151,7 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
             return Pca(spec.name, covariance, spec.components, spec.matrix)
         case RegressionSpec():
             report = spec.report
-            return Regression(
+            regression = Regression(
                 name=spec.name,
                 outcomes=tuple(numbers[name] for name in spec.outcomes),
                 terms=tuple(write_term(term) for term in spec.terms),
@@ -152,6 +164,50 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
                 where=where,
+                weights=None if spec.weights is None else numbers[spec.weights],
+                ridge=spec.ridge,
+                vif=spec.vif,
+                covariance=spec.covariance,
+                multivariate={
+                    name: Joint(joint.outcomes, tuple(write_term(term) for term in joint.terms))
+                    for name, joint in spec.multivariate.items()
+                },
+            )
+            return SiteTest(spec.name, regression) if spec.test_site else regression
+        case MixedSpec():
+            return Mixed(
+                name=spec.name,
+                regression=Regression(
+                    name=spec.name,
+                    outcomes=tuple(numbers[name] for name in spec.outcomes),
+                    terms=tuple(write_term(term) for term in spec.terms),
+                    variables=study.variables,
+                    site_effect="within",
+                    missing=spec.missing,
+                    fraction_bits=bits,
+                    where=where,
+                ),
+                ratios=spec.ratios,
+                site_size=spec.site_size,
+                max_ratio=spec.max_ratio,
+            )
+        case NormativeSpec():
+            return Normative(
+                name=spec.name,
+                regression=Regression(
+                    name=spec.name,
+                    outcomes=tuple(numbers[name] for name in spec.outcomes),
+                    terms=tuple(write_term(term) for term in spec.terms),
+                    variables=study.variables,
+                    site_effect=spec.site_effect,
+                    missing=spec.missing,
+                    fraction_bits=bits,
+                    where=where,
+                    curves={spec.over: Curve(numbers[spec.over], spec.basis, spec.knots)},
+                ),
+                grid=grid_of(spec.grid, factors),
+                centiles=spec.centiles,
+                modelled=spec.scale == "modelled",
             )
         case GlmSpec():
             events = zip(spec.outcomes, spec.events, strict=False)
@@ -227,6 +283,20 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
             )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
+
+
+def grid_of(values: Mapping[str, Sequence[str | float]], factors: Mapping[str, Factor]) -> Grid:
+    """Return every combination of ``values``, as they are written and as people; the last variable runs fastest."""
+    points = tuple(product(*values.values()))
+    numbers: dict[str, NDArray[np.float64]] = {}
+    levels: dict[str, NDArray[np.int16]] = {}
+    for place, name in enumerate(values):
+        column = [point[place] for point in points]
+        if name in factors:
+            levels[name] = np.array([factors[name].levels.index(str(level)) for level in column], np.int16)
+        else:
+            numbers[name] = np.array(column, np.float64)
+    return tuple(values), points, Batch(len(points), numbers, levels)
 
 
 def _subgroup(study: FrozenStudy, condition: Condition) -> Where:

@@ -46,6 +46,7 @@ SURVIVAL_COLUMNS = (
 )
 MEDIAN_COLUMNS = ("n", "events", "median", "low", "high", "status")
 OBSERVED_COLUMNS = ("n", "observed", "expected", "status")
+NORMATIVE_COLUMNS = ("outcome", "mean", "sd", "n", "status")
 """Columns that stand beside columns named after factors of the study, which must be called otherwise."""
 
 

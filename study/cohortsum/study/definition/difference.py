@@ -66,6 +66,7 @@ _ONE_OF = {
     "outcomes": "outcome", "variables": "variable", "terms": "term", "by": "grouping factor", "factors": "factor",
     "levels": "level", "edges": "edge", "thresholds": "threshold", "probabilities": "probability", "tests": "test",
     "given": "variable held fixed", "committee": "committee site", "times": "time", "models": "model", "keep": "kept term",
+    "knots": "knot", "centiles": "centile",
 }  # fmt: skip
 _FIRST = ("kind", "unit", "range", "levels")
 _LONGEST_LIST = 12

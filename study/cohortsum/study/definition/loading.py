@@ -17,7 +17,6 @@ from cohortsum.study.definition.problems import Path, Place, Problems
 from cohortsum.study.definition.tree import Tree, read_yaml
 
 LATER_KEYS = {
-    "analysis": frozenset({"weights"}),
     "privacy": frozenset({"protect_diagnosis", "arm_cap", "reference", "accept_noise"}),
 }
 """Keys that later versions have; refused by name."""
@@ -94,8 +93,6 @@ def _refuse_later(tree: Tree, place: Place) -> None:
         if isinstance(kind, str) and kind in LATER_KINDS:
             where = place.of(("analyses", name, "kind"))
             raise NotInThisVersionError(f"{where}: {kind}", f"there are {', '.join(KINDS)}")
-        for key in sorted(LATER_KEYS["analysis"] & set(entry)):
-            raise NotInThisVersionError(place.of(("analyses", name, key)), "remove it")
         for key in sorted(EXTREMES & set(entry)):
             raise NotInThisVersionError(
                 place.of(("analyses", name, key)),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
+from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.units import clipped, normalised
 from cohortsum.study.variables import Factor, Number, Ranged, Variable
 
@@ -48,6 +49,28 @@ class Part:
             return clipped(batch, self.variable, people)
         levels = batch.levels[self.variable.name][people]
         return np.where(levels < 0, np.nan, levels == self.level)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePart(Part):
+    """One column of a curve over a number; ``column`` counts from 0."""
+
+    curve: Curve
+    column: int
+
+    @property
+    def name(self) -> str:
+        """The name of the part; no table shows it."""
+        return f"{self.variable.name}.{self.column + 1}"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The public range of the column."""
+        return self.curve.interval(self.column)
+
+    def values(self, batch: Batch, people: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the column for ``people``, float64; NaN is missing."""
+        return self.curve.column(batch, people, self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +168,13 @@ NOTHING = Design((), ())
 """A design without columns."""
 
 
-def build_design(analysis: str, terms: Sequence[str], variables: Mapping[str, Variable]) -> Design:
-    """Return the design of ``terms``.
+def build_design(
+    analysis: str,
+    terms: Sequence[str],
+    variables: Mapping[str, Variable],
+    curves: Mapping[str, Curve] | None = None,
+) -> Design:
+    """Return the design of ``terms``; a variable of ``curves`` has the columns of its curve.
 
     Raises:
         StudyFileError: there is no term, a variable is unknown, a term repeats itself or another one, or an interaction
@@ -177,14 +205,19 @@ def build_design(analysis: str, terms: Sequence[str], variables: Mapping[str, Va
                 )
     used = dict.fromkeys(name for term in terms for name in term.split(":"))
     factors = tuple(variable for name in used if isinstance(variable := variables[name], Factor))
-    return Design(tuple(column for term in terms for column in _columns(term, variables)), factors)
+    columns = (column for term in terms for column in _columns(term, variables, curves or {}))
+    return Design(tuple(columns), factors)
 
 
-def _columns(term: str, variables: Mapping[str, Variable]) -> list[Column]:
+def _columns(term: str, variables: Mapping[str, Variable], curves: Mapping[str, Curve]) -> list[Column]:
     """Return the columns of one term, the last variable's levels running fastest."""
     choices: list[list[Part]] = []
     for name in term.split(":"):
         variable = variables[name]
+        curve = curves.get(name)
+        if curve is not None:
+            choices.append([CurvePart(variable, None, curve, place) for place in range(curve.columns)])
+            continue
         levels = range(1, len(variable.levels)) if isinstance(variable, Factor) else (None,)
         choices.append([Part(variable, level) for level in levels])
     return [Column(term, parts, *_interval(parts)) for parts in product(*choices)]

@@ -67,7 +67,7 @@ def fit(cross: NDArray[np.float64], order: Sequence[int], floor: float) -> Fit:
             aliased.append(j)
             continue
         gains.append(float(swept[j, -1] ** 2 / swept[j, j]))
-        _sweep(swept, j)
+        sweep(swept, j)
         kept.append(j)
     b, rss = swept[kept, -1], float(swept[-1, -1])
     return Fit(
@@ -87,7 +87,7 @@ def _error(coefficients: NDArray[np.float64], floor: float) -> float:
     return float(floor * (1.0 + np.abs(coefficients).sum()) ** 2)
 
 
-def _sweep(matrix: NDArray[np.float64], k: int) -> None:
+def sweep(matrix: NDArray[np.float64], k: int) -> None:
     """Sweep ``matrix`` on pivot ``k`` in place, signed so that swept blocks hold the inverse itself."""
     pivot = matrix[k, k]
     row = matrix[k] / pivot
@@ -136,7 +136,7 @@ def residuals(cross: NDArray[np.float64], given: int, floor: float) -> Residuals
         if cross[j, j] <= floor or nothing_left(j):
             dropped.append(j)
             continue
-        _sweep(swept, j)
+        sweep(swept, j)
         kept.append(j)
     others = range(given, len(cross))
     return Residuals(

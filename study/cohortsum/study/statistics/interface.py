@@ -200,7 +200,9 @@ def to_grid(values: NDArray[np.float64], fraction_bits: int) -> NDArray[np.int64
     Scaling by a power of two is exact in float64, so this rounds once. Raises ValueError for a value that is not finite
     or would not fit 63 bits: callers clamp before they scale.
     """
-    scaled = np.rint(np.ldexp(values, fraction_bits))
-    if not np.all(np.abs(scaled) < 2.0**63):  # also catches NaN
+    scaled = np.asarray(values * 2.0**fraction_bits)
+    np.rint(scaled, out=scaled)
+    greatest = max(scaled.max(initial=0.0), -scaled.min(initial=0.0)) if scaled.size else 0.0
+    if not greatest < 2.0**63:  # also catches NaN, which passes through both
         raise ValueError("a value is not finite or too large for the grid; clamp before scaling")
     return scaled.astype(np.int64)

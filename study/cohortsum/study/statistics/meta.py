@@ -46,7 +46,7 @@ from cohortsum.study.statistics.units import Where
 from cohortsum.study.statistics.words import REST_BOUND, from_words, in_words
 from cohortsum.study.variables import Factor, Number, Variable
 
-MOST_ROUNDS = 20
+MOST_ROUNDS = 30
 """Rounds that REML may take; it needs 5 to 8 as a rule."""
 
 Floats = NDArray[np.float64]

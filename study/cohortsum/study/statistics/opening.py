@@ -24,28 +24,33 @@ def opened(
     products: Integers,
     fraction_bits: int,
     intercept: bool,
+    weighted: bool = False,
 ) -> Totals:
     """Return the totals behind the four opened blocks of an outcome.
 
     Args:
         people: n, then the people at each level of the effect.
         sites: contributing sites, then those with both arms per further level.
-        covariates: xx, upper triangle by rows; with an intercept the sums of x before it.
+        covariates: xx, upper triangle by rows; with an intercept the sums of x before it, and with weights that of w first.
         products: xy, then yy; with an intercept the sum of y before them.
         fraction_bits: the grid of ``covariates`` and ``products``.
         intercept: whether the sums are plain and have to be centred.
+        weighted: whether people carry weights, whose sum then stands in for n where means are formed.
     """
     n = int(people[0])
     size = len(products) - (2 if intercept else 1)
     grid = 2.0**-fraction_bits
     means: Floats | None = None
+    mass = n << fraction_bits  # on the grid
     if intercept:
+        if weighted:
+            mass, covariates = int(covariates[0]), covariates[1:]
         totals_x, totals_y = [int(total) for total in covariates[:size]], int(products[0])
         rows, columns = np.triu_indices(size)
         first, second = [totals_x[row] for row in rows], [totals_x[column] for column in columns]
-        triangle = about_means(n, covariates[size:], first, second, fraction_bits)
-        last = about_means(n, products[1:], [*totals_x, totals_y], [totals_y] * (size + 1), fraction_bits)
-        means = np.array([*totals_x, totals_y], np.float64) * grid / max(n, 1)
+        triangle = _about_means(mass, covariates[size:], first, second, fraction_bits)
+        last = _about_means(mass, products[1:], [*totals_x, totals_y], [totals_y] * (size + 1), fraction_bits)
+        means = np.array([total / max(mass, 1) for total in (*totals_x, totals_y)], np.float64)
         floor = n * (1.5 * grid + ROUNDING)  # three roundings of half a unit per person
     else:
         triangle = covariates.astype(np.float64) * grid
@@ -61,16 +66,19 @@ def opened(
         cross=cross,
         floor=floor,
         means=means,
+        mass=mass * grid if weighted else float(n),
     )
 
 
 def about_means(n: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
     """Return ``raw - first * second / n`` for sums on the grid, each number rounded once; n = 0 gives zeros."""
-    unit, people = 1 << fraction_bits, max(n, 1)
+    return _about_means(n << fraction_bits, raw, first, second, fraction_bits)
+
+
+def _about_means(mass: int, raw: Integers, first: list[int], second: list[int], fraction_bits: int) -> Floats:
+    """Return ``raw - first * second / mass`` for sums on the grid, each number rounded once; nobody gives zeros."""
+    unit, mass = 1 << fraction_bits, max(mass, 1)
     return np.array(
-        [
-            (people * unit * int(total) - a * b) / (people * unit * unit)
-            for total, a, b in zip(raw, first, second, strict=True)
-        ],
+        [(mass * int(total) - a * b) / (mass * unit) for total, a, b in zip(raw, first, second, strict=True)],
         np.float64,
     )

@@ -2,7 +2,8 @@
 
 For every outcome and over the people who have it (or who have all outcomes): n, the sums of x, xx', y, xy and yy, where x
 are the normalised columns of a design and y is a normalised outcome. All values lie in [-1, 1], so the sums are taken
-about the public centres and lose little when they are centred later.
+about the public centres and lose little when they are centred later. With weights w, in (0, 1], every term is w times
+that, and the sum of w stands in for n where means are formed.
 
 Two ways to add:
 
@@ -23,13 +24,15 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.statistics.design import Design
 from cohortsum.study.statistics.interface import to_grid
-from cohortsum.study.statistics.units import Where, clipped, normalised, selected
+from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
 
-CELLS = 2**22
-"""Entries of one slice, people times outcomes: 32 MB of float64."""
+CELLS = 2**20
+"""Entries of one slice, people times outcomes: 8 MB of float64."""
 MOST_PEOPLE = 2**13
 """People of one slice: 2**13 values below 2**39 add to less than 2**53, so float64 adds them exactly."""
+CACHED = 2**16
+"""Entries that are multiplied, rounded and added at a time: half a megabyte of float64."""
 HALF_BITS = 24
 
 Floats = NDArray[np.float64]
@@ -46,6 +49,7 @@ class Slice:
         y: (outcomes, people) float64; 0 where the person does not count for the outcome.
         counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them.
         levels: (people,) int16, level of the effect; 0 for everybody without one.
+        weights: (people,) float64 in (0, 1], as shares of the greatest weight; None where everybody counts alike.
     """
 
     people: NDArray[np.intp]
@@ -53,6 +57,11 @@ class Slice:
     y: Floats
     counted: Floats
     levels: NDArray[np.int16]
+    weights: Floats | None = None
+
+    def weighted(self, values: Floats) -> Floats:
+        """Return (people, ...) float64 ``values`` times each person's weight."""
+        return values if self.weights is None else (values.T * self.weights).T
 
 
 def slices(
@@ -62,24 +71,60 @@ def slices(
     effect: str | None,
     complete: bool,
     where: Where | None,
+    weights: Number | None = None,
 ) -> Iterator[Slice]:
-    """Cut the people of ``batch`` who have every covariate into slices of bounded size; at least one, maybe empty."""
+    """Cut the people of ``batch`` who have every covariate into slices of bounded size; at least one, maybe empty.
+
+    With ``weights`` only people of a weight above 0 are taken.
+    """
     people = selected(batch, where)
     x = design.values(batch, people)
     known = ~np.isnan(x).any(axis=1)
+    shares = None if weights is None else clipped(batch, weights, people) / weights.upper
+    if shares is not None:
+        known &= shares > 0.0  # false for a missing one
+        shares = np.minimum(shares[known], 1.0)
     people, x = people[known], x[known]
     levels = np.zeros(batch.people, np.int16) if effect is None else batch.levels[effect]
     step = max(1, min(MOST_PEOPLE, CELLS // len(outcomes)))
     for start in range(0, max(len(people), 1), step):
         part = people[start : start + step]
-        y = np.empty((len(outcomes), len(part)))
-        for row, outcome in enumerate(outcomes):
-            y[row] = normalised(clipped(batch, outcome, part), outcome.middle, outcome.half_width)
-        counted = ~np.isnan(y)
-        if complete:
-            counted = np.logical_and.reduce(counted, axis=0, keepdims=True)
-        y[~np.broadcast_to(counted, y.shape)] = 0.0
-        yield Slice(part, x[start : start + step], y, counted.astype(np.float64), levels[part])
+        y, counted = _outcomes(batch, outcomes, part, complete)
+        weight = None if shares is None else shares[start : start + step]
+        yield Slice(part, x[start : start + step], y, counted, levels[part], weight)
+
+
+def _outcomes(
+    batch: Batch, outcomes: tuple[Number, ...], people: NDArray[np.intp], complete: bool
+) -> tuple[Floats, Floats]:
+    """Return ``y`` and ``counted`` of a slice, a few outcomes at a time so that their rows stay in the processor's cache.
+
+    Of values inside the public range the numbers are those of `normalised`; what is outside counts as -1 or 1.
+    """
+    y = np.empty((len(outcomes), len(people)))
+    counted = np.ones((1 if complete else len(outcomes), len(people)))
+    whole = len(people) > 0 and people[-1] - people[0] == len(people) - 1  # a view spares a copy
+    chosen = slice(people[0], people[-1] + 1) if whole else people
+    half_widths = np.array([outcome.half_width for outcome in outcomes])[:, np.newaxis]
+    step = max(1, CACHED // max(1, len(people)))
+    for start in range(0, len(outcomes), step):
+        rows = slice(start, start + step)
+        block = y[rows]
+        for row, outcome in zip(block, outcomes[rows], strict=True):
+            values = batch.numbers.get(outcome.name)
+            np.subtract(np.nan if values is None else values[chosen], outcome.middle, out=row)
+        block /= half_widths[rows]
+        np.clip(block, -1.0, 1.0, out=block)  # also what another room let through beyond the public range
+        if np.isnan(block.sum()):  # a value is missing
+            known = ~np.isnan(block)
+            if complete:
+                counted *= known.all(axis=0)
+            else:
+                counted[rows] = known
+            np.copyto(block, 0.0, where=~known)
+    if complete and not counted.all():
+        y *= counted
+    return y, counted
 
 
 def people_by_level(part: Slice, levels: int) -> Integers:
@@ -90,30 +135,41 @@ def people_by_level(part: Slice, levels: int) -> Integers:
 
 
 def floating(part: Slice) -> dict[str, Floats]:
-    """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy."""
-    return {
-        "x": part.counted @ part.x,
-        "xx": part.counted @ pairs(part.x),
-        "y": part.y.sum(axis=1),
-        "xy": part.y @ part.x,
-        "yy": np.einsum("ij,ij->i", part.y, part.y),
+    """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy; with weights also w."""
+    y = part.weighted(part.y.T).T
+    sums = {
+        "x": part.counted @ part.weighted(part.x),
+        "xx": part.counted @ part.weighted(pairs(part.x)),
+        "y": y.sum(axis=1),
+        "xy": y @ part.x,
+        "yy": np.einsum("ij,ij->i", y, part.y),
     }
+    return sums if part.weights is None else sums | {"w": part.counted @ part.weights}
 
 
 def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
-    """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy."""
-
-    def total(products: Floats) -> Integers:
-        summed: Integers = to_grid(products, fraction_bits).sum(axis=1)
-        return summed
-
-    return {
-        "x": _exact_product(part.counted, to_grid(part.x, fraction_bits)),
-        "xx": _exact_product(part.counted, to_grid(pairs(part.x), fraction_bits)),
-        "y": total(part.y),
-        "xy": np.column_stack([total(part.y * column) for column in part.x.T]),
-        "yy": total(part.y * part.y),
+    """Return the integer sums of a slice, every product rounded to the grid: x, xx, y, xy and yy; with weights also w."""
+    outcomes, people = part.y.shape
+    totals = np.empty((outcomes, part.x.shape[1] + 2), np.int64)
+    step = max(1, CACHED // max(1, people))
+    for start in range(0, outcomes, step):
+        rows = slice(start, start + step)
+        values = part.y[rows]
+        y = part.weighted(values.T).T
+        for place, factor in enumerate((None, *part.x.T, values)):
+            product = y if factor is None else y * factor
+            totals[rows, place] = to_grid(product, fraction_bits).sum(axis=1)
+    sums = {
+        "x": _exact_product(part.counted, to_grid(part.weighted(part.x), fraction_bits)),
+        "xx": _exact_product(part.counted, to_grid(part.weighted(pairs(part.x)), fraction_bits)),
+        "y": totals[:, 0],
+        "xy": totals[:, 1:-1],
+        "yy": totals[:, -1],
     }
+    if part.weights is None:
+        return sums
+    weights = to_grid(part.weights[:, np.newaxis], fraction_bits)
+    return sums | {"w": _exact_product(part.counted, weights)[:, 0]}
 
 
 def pairs(x: Floats) -> Floats:
@@ -136,7 +192,8 @@ def centred(people: Integers, sums: dict[str, Floats]) -> dict[str, Floats]:
         people: (groups,) int64; groups without people give zeros.
         sums: float64 sums as `floating` returns them.
     """
-    n = np.maximum(people, 1)[:, np.newaxis].astype(np.float64)
+    mass = sums.get("w", people)
+    n = np.where(people > 0, mass, 1)[:, np.newaxis].astype(np.float64)
     x, y = sums["x"], sums["y"][:, np.newaxis]
     limit = people[:, np.newaxis].astype(np.float64)
     return {

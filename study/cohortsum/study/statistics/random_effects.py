@@ -25,6 +25,11 @@ from cohortsum.study.statistics.parameters import rounded
 
 CLOSE = 1e-7
 """REML ends where the next trial value differs from the last by less than this share of it."""
+NEAR = 1e-2
+"""And where another trial value lies within this share of the last: from further away, interpolation over a flat score says
+nothing about the next digits."""
+NOTHING = 1e-11
+"""A step below this share of the trial value is what rounding of the value leaves: two sites have their root at once."""
 GROWTH = 4
 """While no step was negative, interpolation is trusted up to this many times the greatest trial value; else the next one is this
 many times as great, or lies this many steps beyond."""
@@ -108,7 +113,10 @@ def reml(trials: Sequence[Trial]) -> Trial | None:
     if len(trials) < 2:
         return None
     steps = {trial.tau2: trial.step for trial in trials}
-    if abs(_interpolated(steps) - last.tau2) <= CLOSE * last.tau2:
+    if abs(last.step) <= NOTHING * last.tau2:
+        return last
+    near = min(abs(trial.tau2 - last.tau2) for trial in trials[:-1])
+    if near <= NEAR * last.tau2 and abs(_interpolated(steps) - last.tau2) <= CLOSE * last.tau2:
         return last
     return None
 

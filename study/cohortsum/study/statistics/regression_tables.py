@@ -21,8 +21,10 @@ from cohortsum.study.variables import Factor, Number
 
 COVERAGE = 0.95
 NOT_THE_EFFECT = Absent("not the effect")
+NO_ERRORS = Absent("a ridge has no standard error")
 
 COEFFICIENT_COLUMNS = ("outcome", "term", "b", "se", "statistic", "p", "low", "high", "n", "df", "status")
+TEST_COLUMNS = ("outcome", "test", "comparison", "estimate", "statistic", "df", "df2", "p", "n", "status")
 EFFECT_COLUMNS = ("d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level")
 
 
@@ -40,6 +42,9 @@ class Request:
         correction: ``fdr_bh`` or ``none``.
         contrasts: weights by coefficient name, per contrast.
         tests: terms dropped jointly, per test.
+        vif: whether coefficients have their variance inflation.
+        ridge: whether the fit is penalised; it then has coefficients and nothing else.
+        notes: sentences about the analysis that come before those about its outcomes.
     """
 
     analysis: str
@@ -51,6 +56,9 @@ class Request:
     correction: str
     contrasts: Mapping[str, Mapping[str, float]]
     tests: Mapping[str, tuple[str, ...]]
+    vif: bool = False
+    ridge: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,19 +101,24 @@ def tables(request: Request, estimates: Sequence[Estimate]) -> tuple[Table, ...]
 def _coefficients(request: Request, estimates: Sequence[Estimate]) -> Table:
     """Return one row per outcome and coefficient."""
     walds = {
-        (row, name): _wald(fitted, np.eye(len(request.names))[place])
+        (row, name): _wald(fitted, _unit(request, place), fitted.errors)
         for row, fitted in enumerate(estimates)
         for place, name in enumerate(request.names)
         if fitted.statuses[place] is Status.OK
     }
     adjusted = _adjusted(request, walds)
-    columns = COEFFICIENT_COLUMNS if request.effect is None else COEFFICIENT_COLUMNS + EFFECT_COLUMNS
+    columns: tuple[str, ...] = (
+        COEFFICIENT_COLUMNS if request.effect is None else COEFFICIENT_COLUMNS + EFFECT_COLUMNS
+    )
+    columns += ("vif",) if request.vif else ()
     rows: list[tuple[Cell, ...]] = []
     for row, (outcome, fitted) in enumerate(zip(request.outcomes, estimates, strict=True)):
-        for name, status in zip(request.names, fitted.statuses, strict=True):
+        for place, (name, status) in enumerate(zip(request.names, fitted.statuses, strict=True)):
             wald = walds.get((row, name))
             reason = _reason(status)
-            numbers = (reason,) * 6 if wald is None else wald.cells
+            numbers: tuple[Cell, ...] = (reason,) * 6 if wald is None else wald.cells
+            if request.ridge and wald is not None:
+                numbers = (wald.value, *(NO_ERRORS,) * 5)
             people = reason if fitted.totals is None else fitted.totals.people
             cells: tuple[Cell, ...] = (
                 outcome.name,
@@ -116,7 +129,11 @@ def _coefficients(request: Request, estimates: Sequence[Estimate]) -> Table:
                 status.value,
             )
             if request.effect is not None:
-                cells += _effect_cells(request, name, fitted, wald, adjusted.get((row, name), reason))
+                classical = None if wald is None else _wald(fitted, _unit(request, place), fitted.covariance)
+                adjusted_p = adjusted.get((row, name), reason)
+                cells += _effect_cells(request, name, fitted, classical, adjusted_p)
+            if request.vif:
+                cells += (_inflation(request, place, fitted, status),)
             rows.append(cells)
     return Table(request.analysis, "regression", columns, tuple(rows), _notes(request, estimates))
 
@@ -136,8 +153,8 @@ def _contrasts(request: Request, estimates: Sequence[Estimate]) -> Table:
             reason = _reason(status)
             numbers: tuple[Cell, ...] = (reason,) * 6
             if status is Status.OK:
-                if float(row @ fitted.covariance @ row) > 0.0:
-                    numbers = _wald(fitted, row).cells
+                if float(row @ fitted.errors @ row) > 0.0:
+                    numbers = _wald(fitted, row, fitted.errors).cells
                 else:  # coefficients so entangled that rounding ate the variance of their combination
                     status = Status.NOT_ESTIMABLE
             rows.append((outcome.name, contrast, *numbers, _df(fitted, reason), status.value))
@@ -166,14 +183,27 @@ def _tests(request: Request, estimates: Sequence[Estimate]) -> Table:
                 else:
                     numbers = (NO_DATA, 0, test.df2, NO_DATA, totals.people)
             rows.append((outcome.name, name, comparison, nothing, *numbers, status.value))
-    columns = ("outcome", "test", "comparison", "estimate", "statistic", "df", "df2", "p", "n", "status")
-    return Table(f"{request.analysis}.tests", "test", columns, tuple(rows))
+    return Table(f"{request.analysis}.tests", "test", TEST_COLUMNS, tuple(rows))
 
 
-def _wald(fitted: Estimate, weights: NDArray[np.float64]) -> Wald:
+def _unit(request: Request, place: int) -> NDArray[np.float64]:
+    """Return the weights of one coefficient alone."""
+    unit: NDArray[np.float64] = np.eye(len(request.names))[place]
+    return unit
+
+
+def _inflation(request: Request, place: int, fitted: Estimate, status: Status) -> Cell:
+    """Return the variance inflation of one coefficient."""
+    if status is not Status.OK:
+        return _reason(status)
+    column = place - request.intercept
+    return Absent("the intercept has none") if column < 0 else float(fitted.inflation[column])
+
+
+def _wald(fitted: Estimate, weights: NDArray[np.float64], covariance: NDArray[np.float64]) -> Wald:
     """Return the t test and 95 % interval of ``weights`` times the coefficients."""
     value = float(weights @ fitted.b)
-    se = sqrt(float(weights @ fitted.covariance @ weights))
+    se = sqrt(float(weights @ covariance @ weights))
     reach = t_quantile(0.5 + COVERAGE / 2, fitted.df) * se
     t = value / se
     return Wald(value, se, t, t_two_sided(t, fitted.df), value - reach, value + reach)
@@ -225,7 +255,7 @@ def _reason(status: Status) -> Absent:
 
 def _notes(request: Request, estimates: Sequence[Estimate]) -> tuple[str, ...]:
     """Return how many sites contributed, which of them say nothing about the effect, and what is aliased."""
-    notes: list[str] = []
+    notes = list(request.notes)
     totals = [fitted.totals for fitted in estimates if fitted.totals is not None]
     if totals:
         notes.append(f"Contributing sites: {_span([total.sites[0] for total in totals])}.")

@@ -14,6 +14,8 @@ from cohortsum.study.definition.kinds.interface import AnalysisSection, Analysis
 from cohortsum.study.definition.kinds.kaplan_meier import KaplanMeierEntry, KaplanMeierSpec
 from cohortsum.study.definition.kinds.logrank import LogrankEntry, LogrankSpec
 from cohortsum.study.definition.kinds.meta import MetaEntry, MetaSpec
+from cohortsum.study.definition.kinds.mixed import MixedEntry, MixedSpec
+from cohortsum.study.definition.kinds.normative import NormativeEntry, NormativeSpec
 from cohortsum.study.definition.kinds.products import (
     CorrelationEntry,
     CorrelationSpec,
@@ -44,6 +46,8 @@ __all__ = [
     "KaplanMeierSpec",
     "LogrankSpec",
     "MetaSpec",
+    "MixedSpec",
+    "NormativeSpec",
     "PcaSpec",
     "ProportionSpec",
     "QuantilesSpec",
@@ -63,6 +67,8 @@ AnalysisEntry = Annotated[
     | CovarianceEntry
     | PcaEntry
     | RegressionEntry
+    | MixedEntry
+    | NormativeEntry
     | GlmEntry
     | MetaEntry
     | CombatEntry
@@ -83,6 +89,8 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "covariance": CovarianceEntry,
     "pca": PcaEntry,
     "regression": RegressionEntry,
+    "mixed": MixedEntry,
+    "normative": NormativeEntry,
     "glm": GlmEntry,
     "meta": MetaEntry,
     "combat": CombatEntry,
@@ -92,5 +100,5 @@ KINDS: dict[str, type[AnalysisSection]] = {
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset({"mixed", "normative", "dp_sgd"})
+LATER_KINDS = frozenset({"dp_sgd"})
 """Analyses that later versions have; refused by name."""

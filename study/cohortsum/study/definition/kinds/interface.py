@@ -49,6 +49,11 @@ class AnalysisSpec:
         """The variables whose values are summed or counted, by which a site's policy knows the analysis."""
         return self.suppliable
 
+    @property
+    def tells_sites(self) -> bool:
+        """Whether its sums together determine single sites' totals, though not whose they are; not for protected sites."""
+        return False
+
     def partings(self, variable: str) -> AbstractSet[float]:
         """Return the values at which the analysis tells people apart by this number."""
         return frozenset()

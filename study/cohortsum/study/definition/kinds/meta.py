@@ -48,6 +48,11 @@ class MetaSpec(AnalysisSpec):
     needs: str | None = None
 
     @property
+    def tells_sites(self) -> bool:
+        """Powers of weights at several trial values determine the estimates of few sites; one fixed effect does not."""
+        return any(model != "fixed" for model in self.models)
+
+    @property
     def lists(self) -> frozenset[str]:
         """The outcomes."""
         return frozenset({"outcomes"})

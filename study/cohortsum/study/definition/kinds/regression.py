@@ -1,7 +1,8 @@
 """``kind: regression``: one linear regression per outcome on shared terms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from cohortsum.study.definition.fields import Finite, Formula, Name, Section, Sl
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
+from cohortsum.study.variables import Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,18 @@ class ReportSpec:
     effect: str
     measure: Literal["cohens_d"]
     correction: Literal["fdr_bh", "none"]
+
+
+MOST_JOINT_OUTCOMES = 20
+"""Outcomes of a joint test; every two of them add a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointSpec:
+    """One test of ``terms`` on several ``outcomes`` at once."""
+
+    outcomes: tuple[str, ...]
+    terms: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +51,16 @@ class RegressionSpec(AnalysisSpec):
         tests: by name, the terms dropped together in a nested F test.
         where: the subgroup, judged on prepared values.
         needs: the ComBat whose harmonised outcomes are taken, if any.
+        weights: a number of non-negative range by which people are weighted, if any.
+        ridge: penalty on the standardised coefficients, if any.
+        vif: whether variance inflation factors are given.
+        covariance: of standard errors that stand without equal variances, if asked for.
+        test_site: whether the site effect is tested.
+        multivariate: by name, tests on several outcomes at once.
     """
 
     kind: ClassVar[str] = "regression"
-    afterwards: ClassVar[frozenset[str]] = frozenset({"report", "contrasts", "tests"})
+    afterwards: ClassVar[frozenset[str]] = frozenset({"report", "contrasts", "tests", "vif", "ridge"})
 
     name: str
     outcomes: tuple[str, ...]
@@ -51,6 +71,12 @@ class RegressionSpec(AnalysisSpec):
     contrasts: Mapping[str, tuple[tuple[str, float], ...]]
     tests: Mapping[str, tuple[Term, ...]]
     where: Condition | None
+    weights: str | None
+    ridge: float | None
+    vif: bool
+    covariance: Literal["HC0", "HC1"] | None
+    test_site: bool
+    multivariate: Mapping[str, JointSpec]
     needs: str | None = None
 
     @property
@@ -60,8 +86,9 @@ class RegressionSpec(AnalysisSpec):
 
     @property
     def required(self) -> frozenset[str]:
-        """The variables of the terms."""
-        return frozenset(name for term in self.terms for name in term)
+        """The variables of the terms, and the weights."""
+        weights = frozenset[str]() if self.weights is None else frozenset({self.weights})
+        return weights | {name for term in self.terms for name in term}
 
     @property
     def suppliable(self) -> frozenset[str]:
@@ -75,6 +102,13 @@ class ReportEntry(Section):
     effect: Name
     measure: Literal["cohens_d"] = "cohens_d"
     correction: Literal["fdr_bh", "none"] = "none"
+
+
+class JointEntry(Section):
+    """Terms tested on several outcomes at once."""
+
+    outcomes: Annotated[tuple[Name, ...], Field(min_length=1)]
+    terms: Annotated[tuple[Formula, ...], Field(min_length=1)]
 
 
 class RegressionEntry(AnalysisSection):
@@ -93,6 +127,12 @@ class RegressionEntry(AnalysisSection):
     tests: dict[Slug, Annotated[tuple[Formula, ...], Field(min_length=1)]] = Field(
         default_factory=dict[Slug, tuple[Formula, ...]]
     )
+    weights: Name | None = None
+    ridge: Annotated[Finite, Field(gt=0)] | None = None
+    vif: Literal[True] | None = None
+    covariance: Literal["HC0", "HC1"] | None = None
+    test_site: Literal[True] | None = None
+    multivariate: dict[Slug, JointEntry] | None = None
 
     def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, RegressionSpec]:
         """Return the entry with globs, terms and coefficient names written out, and the spec."""
@@ -106,25 +146,96 @@ class RegressionEntry(AnalysisSection):
         intercept = self.site_effect == "none"
         contrasts = reading.contrasts(self.contrasts, terms, intercept, path_of(name, "contrasts"))
         tests = reading.tests(self.tests, terms, path_of(name, "tests"))
+        joint = self._joint(name, outcomes, terms, reading)
+        self._check_companions(name, reading)
+        self._check_weights(name, outcomes, reading)
         written = {
             "outcomes": outcomes,
             "terms": tuple(write_term(term) for term in terms),
             "contrasts": {key: dict(weights) for key, weights in contrasts.items()},
             "tests": {key: tuple(map(write_term, dropped)) for key, dropped in tests.items()},
+            "multivariate": {
+                key: entry.model_copy(
+                    update={
+                        "outcomes": joint[key].outcomes,
+                        "terms": tuple(map(write_term, joint[key].terms)),
+                    }
+                )
+                for key, entry in (self.multivariate or {}).items()
+            }
+            or None,
         }
         report = None if asked is None else ReportSpec(asked.effect, asked.measure, asked.correction)
-        return (
-            self.model_copy(update=written),
-            RegressionSpec(
-                name,
-                outcomes,
-                terms,
-                self.site_effect,
-                self.missing,
-                report,
-                contrasts,
-                tests,
-                where,
-                self.needs,
-            ),
+        spec = RegressionSpec(
+            name=name,
+            outcomes=outcomes,
+            terms=terms,
+            site_effect=self.site_effect,
+            missing=self.missing,
+            report=report,
+            contrasts=contrasts,
+            tests=tests,
+            where=where,
+            weights=self.weights,
+            ridge=self.ridge,
+            vif=self.vif is not None,
+            covariance=self.covariance,
+            test_site=self.test_site is not None,
+            multivariate=joint,
+            needs=self.needs,
         )
+        return self.model_copy(update=written), spec
+
+    def _joint(
+        self, name: str, outcomes: Sequence[str], terms: Sequence[Term], reading: Reading
+    ) -> Mapping[str, JointSpec]:
+        """Return the joint tests, globs and terms written out."""
+        written = self.multivariate or {}
+        path = path_of(name, "multivariate")
+        if written and self.missing != "complete":
+            reading.problems.add(path, "needs the same people for every outcome; write missing: complete")
+        found: dict[str, JointSpec] = {}
+        for test, entry in sorted(written.items()):
+            here = (*path, test, "outcomes")
+            asked = reading.numbers(entry.outcomes, here)
+            for outcome in asked:
+                if outcome not in outcomes:
+                    reading.problems.add(here, f"{outcome!r} is no outcome of the regression; add it there")
+            if not 2 <= len(asked) <= MOST_JOINT_OUTCOMES:
+                reading.problems.add(
+                    here, f"expected 2 to {MOST_JOINT_OUTCOMES} outcomes, found {len(asked)}"
+                )
+            dropped = reading.tests({"terms": entry.terms}, terms, (*path, test))["terms"]
+            found[test] = JointSpec(asked, dropped)
+        return MappingProxyType(found)
+
+    def _check_companions(self, name: str, reading: Reading) -> None:
+        """Note keys that do not go together."""
+        classical = ("test_site", "multivariate")
+        errors = ("report", "contrasts", "tests", "covariance", *classical)
+        for key in errors:
+            if self.ridge is not None and getattr(self, key):
+                reading.problems.add(
+                    path_of(name, key), "a ridge has no standard errors to judge by; remove it or ridge"
+                )
+        for key in classical:
+            if self.covariance is not None and getattr(self, key):
+                reading.problems.add(
+                    path_of(name, key),
+                    f"rests on equal variances; remove it or covariance: {self.covariance}",
+                )
+        if self.test_site is not None and self.site_effect == "none":
+            reading.problems.add(
+                path_of(name, "test_site"), "there is no site effect to test; write site_effect: within"
+            )
+
+    def _check_weights(self, name: str, outcomes: Sequence[str], reading: Reading) -> None:
+        """Note weights that are none."""
+        if self.weights is None:
+            return
+        path = path_of(name, "weights")
+        variable = reading.variables.get(reading.number(self.weights, path))
+        if isinstance(variable, Number) and (variable.lower < 0 or variable.upper <= 0):
+            reading.problems.add(path, "weights are not negative; declare a range from 0 or above")
+        if self.weights in outcomes:
+            reading.problems.add(path, f"{self.weights!r} is an outcome too; remove one")
