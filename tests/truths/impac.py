@@ -230,9 +230,7 @@ def shape(run: Finished, tally: Tally) -> None:
 def clamped(run: Finished, tally: Tally) -> None:
     for name, (column, _, _) in CLAMPS.items():
         one = known("clamped_means")[column]
-        inside, outside = (
-            run.row("clamped", variable=f"{name}_{rule}") for rule in ("clamp", "exclude")
-        )
+        inside, outside = (run.row("clamped", variable=f"{name}_{rule}") for rule in ("clamp", "exclude"))
         tally.same(inside["mean"], one["mean_clip"])
         tally.same(outside["mean"], one["mean_drop_outside"])
         tally.exact(outside["missing"], one["n_outside"])
@@ -266,7 +264,12 @@ def percentiles_mm3(run: Finished, tally: Tally) -> None:
 
 
 @compared(
-    IMPAC, "quantiles", "percentiles_age", "the same of age, bins of a year", "`describe` (pandas)", WITHIN_BOUND
+    IMPAC,
+    "quantiles",
+    "percentiles_age",
+    "the same of age, bins of a year",
+    "`describe` (pandas)",
+    WITHIN_BOUND,
 )
 def percentiles_age(run: Finished, tally: Tally) -> None:
     quantiles(run, tally, "percentiles_age", "age", known("describe")["age"])
@@ -316,7 +319,9 @@ def sexes(run: Finished, tally: Tally) -> None:
         (row[column] for column in ("chi2", "p", "least_expected")),
         (test.statistic, test.pvalue, test.expected_freq.min()),
     )
-    table = TABLES.Table2x2(counts[::-1, ::-1])  # statsmodels compares the first row and column with the second
+    table = TABLES.Table2x2(
+        counts[::-1, ::-1]
+    )  # statsmodels compares the first row and column with the second
     tally.all_same(
         (row[f"{what}_{part}"] for what in ("odds", "risk") for part in ("ratio", "low", "high")),
         (
@@ -372,9 +377,7 @@ def groups(run: Finished, tally: Tally) -> None:
         tally.all_same((row["statistic"], row["p"]), (f.statistic, f.pvalue))
 
 
-@compared(
-    IMPAC, "correlation", "related", "15 pairs: r, p, interval (one mean)", "scipy `pearsonr`"
-)
+@compared(IMPAC, "correlation", "related", "15 pairs: r, p, interval (one mean)", "scipy `pearsonr`")
 def related(run: Finished, tally: Tally) -> None:
     for one, other in combinations(PAIRED, 2):
         test = STATS.pearsonr(people()[one], people()[other])
@@ -440,7 +443,9 @@ def components(run: Finished, tally: Tally) -> None:
             tally.near(by_name[name], loading, 1.0)
 
 
-def _mega(run: Finished, tally: Tally, analysis: str, outcomes: tuple[str, ...], names: Mapping[str, str]) -> None:
+def _mega(
+    run: Finished, tally: Tally, analysis: str, outcomes: tuple[str, ...], names: Mapping[str, str]
+) -> None:
     adjusted = SM.stats.multipletests(
         [known("mega_fixed_site")[outcome]["coef"]["asd"]["p"] for outcome in outcomes], method="fdr_bh"
     )[1]
@@ -636,9 +641,7 @@ def values(run: Finished, tally: Tally) -> None:
     _harmonised(run, tally, "harmony", expected)
 
 
-@compared(
-    IMPAC, "combat", "harmony_plain", "the same without empirical Bayes", "neuroCombat, `eb=False`"
-)
+@compared(IMPAC, "combat", "harmony_plain", "the same without empirical Bayes", "neuroCombat, `eb=False`")
 def values_plain(run: Finished, tally: Tally) -> None:
     _harmonised(run, tally, "harmony_plain", _combat(False)["data"].T)
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import structlog
 
 from cohortsum.protocol.ahead import Ahead
-from cohortsum.protocol.effects import SumSeen
-from cohortsum.study.planning import Integers, StudyPlan, by_block
+from cohortsum.study.planning import Integers, StudyPlan
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -33,10 +32,6 @@ class Course:
         self.previous: tuple[int, ...] | None = None
         self.ahead: Ahead | None = None
         self.last: Mapping[str, Integers] | None = None
-
-    def see(self, effect: SumSeen) -> None:
-        """Go on to the round that follows from a sum."""
-        self.take(effect.survivors, by_block(effect.blocks, effect.values))
 
     def take(self, survivors: tuple[int, ...], sums: Mapping[str, Integers]) -> None:
         """Go on from sums that this site recomputed."""

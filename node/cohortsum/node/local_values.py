@@ -23,11 +23,11 @@ BATCH = 4096
 def write_local(
     folder: Path, plan: StudyPlan, sums: Mapping[str, Integers], tables: Tables
 ) -> Iterator[Path]:
-    """Write what this site computes for its own people, and yield each file once it is whole.
+    """Write what this site computes for its own people from one round, and yield each file once it is whole.
 
     Args:
         folder: of all studies' local values; made if need be.
-        plan: of the study's last round.
+        plan: of the round.
         sums: of that round, as this site recomputed them.
         tables: of this site.
     """

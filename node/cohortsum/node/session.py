@@ -43,7 +43,7 @@ from cohortsum.protocol.site_states import SiteSetup
 from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.planning import StudyPlan, by_block, plan_study
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -269,13 +269,14 @@ class StudySession:
         self._log.info("round.closed")
 
     def _see(self, effect: SumSeen) -> None:
-        """Go on from a sum, and write what this site keeps of it once no round follows."""
+        """Go on from a sum, and write what this site keeps of the analyses that end with it."""
         joined, course = self._joined, self._course
         if joined is None or course is None:
             return
-        course.see(effect)
-        if course.last is not None and self._site.local is not None:
-            for path in write_local(self._site.local, course.plan, course.last, joined.tables):
+        plan, sums = course.plan, by_block(effect.blocks, effect.values)
+        course.take(effect.survivors, sums)
+        if self._site.local is not None:
+            for path in write_local(self._site.local, plan, sums, joined.tables):
                 self._log.info("study.local_values", file=str(path))
 
     def _whose(self, joined: Joined, plan: StudyPlan, effect: Contribute) -> Mapping[str, PeopleSet]:

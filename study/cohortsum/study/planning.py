@@ -221,20 +221,24 @@ class StudyPlan:
         return self._tables(self.ended, open_still)
 
     def local(self, sums: Sums, batches: Callable[[], Iterable[Batch]]) -> Iterator[tuple[str, Local]]:
-        """Yield, by analysis, what this site computes for its own people once the last round is open.
+        """Yield, by analysis that ends with this round, what this site computes for its own people.
+
+        Not once all is over: sites see the sums of a round only where somebody goes on from them, and the last round of a
+        study may be about other analyses.
 
         Args:
-            sums: of the last round.
+            sums: of this round.
             batches: as in `contribution`.
         """
 
         def prepared() -> Iterable[Batch]:
             return map(self.cohort.prepare, batches())
 
-        for last in (*self.ended, *(Ended(statistic, sums) for statistic in self.statistics)):
-            found = last.statistic.locally(last.sums, prepared) if last.statistic.keeps_local else None
-            if found is not None:
-                yield last.statistic.name, found
+        for statistic in self.statistics:
+            if statistic.keeps_local and statistic.further(sums) is None:
+                found = statistic.locally(sums, prepared)
+                if found is not None:
+                    yield statistic.name, found
 
     def _tables(self, ended: Iterable[Ended], others: Mapping[str, Table]) -> tuple[Table, ...]:
         by_name: dict[str, tuple[Table, ...]] = {name: (table,) for name, table in others.items()}
