@@ -161,7 +161,7 @@ class Statistic(ABC):
 
     @property
     def keeps_local(self) -> bool:
-        """Whether a site writes values per person once it has seen the sums of the last round."""
+        """Whether a site writes values per person once it has seen the sums of the last round of this analysis."""
         return False
 
     def locally(self, sums: Sums, people: Callable[[], Iterable[Batch]]) -> Local | None:

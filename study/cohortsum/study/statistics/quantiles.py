@@ -9,6 +9,7 @@ closed. The weighted mean of site quantiles, which is done elsewhere, estimates 
 People sets are the bins, those without a value, and in the second round the pieces.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,14 +130,15 @@ class Zoom(Statistic):
     def layout(self) -> tuple[Block, ...]:
         """Return one block per bin that is parted."""
         return tuple(
-            _block(self.request, self._called(place), place[0], place[1], self.request.part_sets(place))
-            for place in self.places
+            _block(self.request, name, place[0], place[1], self.request.part_sets(place))
+            for place, name in self._names.items()
         )
 
     def accumulate(self, batch: Batch) -> State:
         """Return the people of the pieces by block name, (pieces,) int64."""
+        names = self._names
         return {
-            self._called(place): np.bincount(pieces, minlength=size).astype(np.int64)
+            names[place]: np.bincount(pieces, minlength=size).astype(np.int64)
             for place, size, _, pieces in self._looked_at(batch)
         }
 
@@ -155,9 +157,9 @@ class Zoom(Statistic):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table, with the pieces of the bins that were opened."""
         parts = {
-            place: tuple(int(total) for total in sums[self._called(place)])
-            for place in self.places
-            if self._called(place) in sums
+            place: tuple(int(total) for total in sums[name])
+            for place, name in self._names.items()
+            if name in sums
         }
         return (self.request.table(self.counts, parts),)
 
@@ -180,9 +182,13 @@ class Zoom(Statistic):
             found.append(((row, column, number), size, people[inside], pieces))
         return found
 
-    def _called(self, place: Place) -> str:
-        row, column, number = place
-        return f"{self.request.sets(row, column)[number]}/parts"
+    @property
+    def _names(self) -> Mapping[Place, str]:
+        """The names of the blocks; those of a variable's bins are formed once, for there may be a thousand of them."""
+        sets = {(row, column): self.request.sets(row, column) for row, column, _ in self.places}
+        return {
+            (row, column, number): f"{sets[row, column][number]}/parts" for row, column, number in self.places
+        }
 
 
 def _grouped(asked: Request, batch: Batch) -> tuple[NDArray[np.intp], Integers]:
