@@ -99,7 +99,7 @@ class StudyPlan:
             ]
         values: dict[str, Integers] = {PEOPLE.name: np.array([people], dtype=np.int64)}
         for statistic, state in zip(asked, states, strict=True):
-            if statistic.effective_people(state) < least_effective:
+            if self.round.iteration > 1 and statistic.effective_people(state) < least_effective:
                 raise PolicyError(
                     f"analysis {statistic.name}: the weights of round {self.round.iteration} rest on fewer than "
                     f"{least_effective:g} people here; this site adds nothing"
