@@ -12,6 +12,7 @@ from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Formula, Section
 from cohortsum.study.definition.problems import Path
 from cohortsum.study.definition.reading import Reading
+from cohortsum.study.definition.terms import Term
 
 
 class AnalysisSpec:
@@ -57,6 +58,35 @@ class AnalysisSpec:
     def partings(self, variable: str) -> AbstractSet[float]:
         """Return the values at which the analysis tells people apart by this number."""
         return frozenset()
+
+
+class OutcomesOnTerms(AnalysisSpec):
+    """Models of numeric outcomes, one each, on shared terms."""
+
+    outcomes: tuple[str, ...]
+    """Numbers, none of them in a term."""
+    terms: tuple[Term, ...]
+    """Main effects and interactions, in the order of the file."""
+
+    @property
+    def by_outcome(self) -> bool:
+        """Whether an outcome's sums are about its own complete cases, and not about those of all outcomes."""
+        return True
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """The outcomes, where each stands for itself."""
+        return frozenset({"outcomes"}) if self.by_outcome else frozenset()
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The variables of the terms."""
+        return frozenset(name for term in self.terms for name in term)
+
+    @property
+    def suppliable(self) -> frozenset[str]:
+        """The outcomes."""
+        return frozenset(self.outcomes)
 
 
 class AnalysisSection(Section):

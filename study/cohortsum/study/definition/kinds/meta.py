@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Formula, Name, Slug
-from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.kinds.interface import AnalysisSection, OutcomesOnTerms, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
 from cohortsum.study.variables import Factor
@@ -17,7 +17,7 @@ Model = Literal["fixed", "dl", "dl_hk", "reml", "reml_hk"]
 
 
 @dataclass(frozen=True, slots=True)
-class MetaSpec(AnalysisSpec):
+class MetaSpec(OutcomesOnTerms):
     """One meta-analysis per outcome and column of the effect.
 
     Attributes:
@@ -51,21 +51,6 @@ class MetaSpec(AnalysisSpec):
     def tells_sites(self) -> bool:
         """Powers of weights at several trial values determine the estimates of few sites; one fixed effect does not."""
         return any(model != "fixed" for model in self.models)
-
-    @property
-    def lists(self) -> frozenset[str]:
-        """The outcomes."""
-        return frozenset({"outcomes"})
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The variables of the terms."""
-        return frozenset(name for term in self.terms for name in term)
-
-    @property
-    def suppliable(self) -> frozenset[str]:
-        """The outcomes."""
-        return frozenset(self.outcomes)
 
 
 class MetaEntry(AnalysisSection):

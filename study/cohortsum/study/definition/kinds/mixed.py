@@ -7,13 +7,13 @@ from pydantic import Field, model_validator
 
 from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Finite, Formula, Name
-from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.kinds.interface import AnalysisSection, OutcomesOnTerms, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
 
 
 @dataclass(frozen=True, slots=True)
-class MixedSpec(AnalysisSpec):
+class MixedSpec(OutcomesOnTerms):
     """One mixed model per outcome on shared terms.
 
     Attributes:
@@ -44,19 +44,9 @@ class MixedSpec(AnalysisSpec):
         return True
 
     @property
-    def lists(self) -> frozenset[str]:
-        """The outcomes, unless complete cases over all of them are taken."""
-        return frozenset({"outcomes"}) if self.missing == "per_outcome" else frozenset()
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The variables of the terms."""
-        return frozenset(name for term in self.terms for name in term)
-
-    @property
-    def suppliable(self) -> frozenset[str]:
-        """The outcomes."""
-        return frozenset(self.outcomes)
+    def by_outcome(self) -> bool:
+        """As ``missing`` says."""
+        return self.missing == "per_outcome"
 
 
 class MixedEntry(AnalysisSection):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Finite, Formula, Name, Text
-from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.kinds.interface import AnalysisSection, OutcomesOnTerms, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
 from cohortsum.study.results import NORMATIVE_COLUMNS
@@ -24,7 +24,7 @@ Values = tuple[float, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NormativeSpec(AnalysisSpec):
+class NormativeSpec(OutcomesOnTerms):
     """Mean, spread and centiles of outcomes on a grid.
 
     Attributes:
@@ -59,19 +59,9 @@ class NormativeSpec(AnalysisSpec):
     where: Condition | None
 
     @property
-    def lists(self) -> frozenset[str]:
-        """The outcomes, unless complete cases over all of them are taken."""
-        return frozenset({"outcomes"}) if self.missing == "per_outcome" else frozenset()
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The variables of the terms."""
-        return frozenset(name for term in self.terms for name in term)
-
-    @property
-    def suppliable(self) -> frozenset[str]:
-        """The outcomes."""
-        return frozenset(self.outcomes)
+    def by_outcome(self) -> bool:
+        """As ``missing`` says."""
+        return self.missing == "per_outcome"
 
 
 class NormativeEntry(AnalysisSection):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Finite, Formula, Name, Section, Slug
-from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
+from cohortsum.study.definition.kinds.interface import AnalysisSection, OutcomesOnTerms, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.terms import Term, write_term
 from cohortsum.study.variables import Number
@@ -37,7 +37,7 @@ class JointSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class RegressionSpec(AnalysisSpec):
+class RegressionSpec(OutcomesOnTerms):
     """One linear regression per outcome on shared terms.
 
     Attributes:
@@ -80,20 +80,15 @@ class RegressionSpec(AnalysisSpec):
     needs: str | None = None
 
     @property
-    def lists(self) -> frozenset[str]:
-        """The outcomes, unless complete cases over all of them are taken."""
-        return frozenset({"outcomes"}) if self.missing == "per_outcome" else frozenset()
-
-    @property
     def required(self) -> frozenset[str]:
         """The variables of the terms, and the weights."""
         weights = frozenset[str]() if self.weights is None else frozenset({self.weights})
         return weights | {name for term in self.terms for name in term}
 
     @property
-    def suppliable(self) -> frozenset[str]:
-        """The outcomes."""
-        return frozenset(self.outcomes)
+    def by_outcome(self) -> bool:
+        """As ``missing`` says."""
+        return self.missing == "per_outcome"
 
 
 class ReportEntry(Section):
