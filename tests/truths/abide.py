@@ -147,7 +147,7 @@ def coded(run: Finished, tally: Tally) -> None:
 @compared(
     ABIDE,
     "quantiles",
-    "motion",
+    "ages intelligence snr cnr motion quality",
     "5, 25, 50, 75, 95 % of 6 measures, bins as wide as each needs",
     "`describe` (pandas)",
     WITHIN_BOUND,

@@ -1,5 +1,6 @@
 """Healthy people of all ages over 23 sites of 3 to 198: curves, norms and centiles over age."""
 
+import csv
 from functools import cache
 from typing import Any
 
@@ -131,7 +132,7 @@ def describe_large(run: Finished, tally: Tally) -> None:
 @compared(
     FCON,
     "quantiles",
-    "percentiles_mm3",
+    "percentiles_age percentiles_mm3",
     "5, 25, 50, 75, 95 % of age and hippocampi",
     "`describe` (pandas)",
     WITHIN_BOUND,
@@ -190,6 +191,23 @@ def norms(run: Finished, tally: Tally) -> None:
                 (row[column] for column in ("mean", "sd", "p05", "p50", "p95")),
                 (mean, sd, *(mean + NORMAL.ppf(share) * sd for share in (0.05, 0.5, 0.95))),
             )
+
+
+@compared(
+    FCON,
+    "normative",
+    "norms",
+    "z-scores of 1078 people (in SD), from the sites' own files",
+    "statsmodels OLS with site dummies: residuals divided by their SD",
+)
+def scores(run: Finished, tally: Tally) -> None:
+    fit = FORMULA.ols("meanth ~ age + sex + C(site)", people()).fit()
+    expected = dict(zip(people().sub_id, fit.resid / np.sqrt(fit.scale), strict=True))
+    for site in people().site.unique():
+        with run.kept(site, "norms.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                tally.near(float(row["meanth"]), expected.pop(row["sub_id"]), 1.0)
+    tally.exact(len(expected), 0)
 
 
 @compared(

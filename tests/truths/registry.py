@@ -24,7 +24,7 @@ class Comparison:
         kind: of the analysis.
         statistic: what is compared.
         data: the data set.
-        analysis: its name in the study.
+        analysis: its name in the study, or several names.
         reference: key of the recorded truth, or the function of another library that sees all rows together.
         tolerance: the largest error that passes.
         compare: adds every number to a tally.
@@ -46,8 +46,13 @@ class Comparison:
             raise ValueError(f"{self.statistic}: nothing was compared")
         return tally
 
+    def cost(self, run: Finished) -> tuple[int, int]:
+        """Return rounds, and numbers from each site over all of them."""
+        costs = [run.costs[name] for name in self.analysis.split()]
+        return max(cost.rounds for cost in costs), sum(cost.numbers for cost in costs)
+
     def __str__(self) -> str:
-        return f"{self.data.name}-{self.analysis}-{self.compare.__name__}"
+        return f"{self.data.name}-{self.compare.__name__}"
 
 
 COMPARISONS: list[Comparison] = []

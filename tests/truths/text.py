@@ -12,6 +12,7 @@ def study_text(
     min_sites: int = 3,
     floor: int = 1,
     colluding: int = 1,
+    people: int = 20,
 ) -> str:
     """Return a study file; sections are given without their own indentation."""
     derived = f"derive:\n{indent(derive.strip(), '  ')}\n" if derive else ""
@@ -29,7 +30,7 @@ analyses:
 {indent(analyses.strip(), "  ")}
 protection:
   min_sites: {min_sites}
-  min_participants: 20
+  min_participants: {people}
   max_participants: 100000
   min_participants_per_site: {floor}
   max_colluding_sites: {colluding}
