@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format search bench bundle clean
+.PHONY: demo test check format search bench truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -33,6 +33,9 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/round.py
 	$(BIN)/python benchmarks/accumulate.py
 	$(BIN)/python benchmarks/tables.py
+
+truths: $(VENV)/.installed-dev   ## every analysis against other libraries; writes docs/accuracy.md
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.truths --write docs/accuracy.md
 
 bundle: $(VENV)/bin/python   ## everything for an installation without a network, in dist/; needs the network itself
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m deploy.bundle.build

@@ -8,6 +8,7 @@ import numpy as np
 from tests.truths.libraries import (
     FORMULA,
     OPTIMISE,
+    PANDAS,
     PROPORTION,
     coefficients,
     fitted,
@@ -82,6 +83,7 @@ quality:
   probabilities: [0.05, 0.25, 0.5, 0.75, 0.95]
   bins: {from: 0, to: 0.2, count: 200}
 moving: {kind: proportion, variables: [func_mean_fd], thresholds: [0.2], by: [dx]}
+sexes: {kind: crosstab, factors: [dx, sex]}
 fd_model: {kind: regression, outcomes: [func_mean_fd], terms: [dx, AGE_AT_SCAN, sex], report: {effect: sex}}
 cnr_model: {kind: regression, outcomes: [anat_cnr], terms: [dx, AGE_AT_SCAN, sex]}
 fiq_model: {kind: regression, outcomes: [FIQ], terms: [dx, AGE_AT_SCAN, sex, func_mean_fd]}
@@ -176,6 +178,15 @@ def moving(run: Finished, tally: Tally) -> None:
 
 
 @compared(
+    ABIDE, "crosstab", "sexes", "counts by diagnosis and sex, five sites without a level", "pandas `crosstab`"
+)
+def sexes(run: Finished, tally: Tally) -> None:
+    counts = PANDAS.crosstab(people().asd, people().male).to_numpy()
+    for row, count in zip(run.rows("sexes"), counts.ravel(), strict=True):
+        tally.exact(row["count"], int(count))
+
+
+@compared(
     ABIDE, "regression", "fd_model", "head motion, five sites of one sex", "`fd_model` (statsmodels OLS)"
 )
 def fd_model(run: Finished, tally: Tally) -> None:
@@ -244,12 +255,12 @@ def pooled(run: Finished, tally: Tally, table: str, estimates: list[tuple[float,
         return float(-np.log(w).sum() + np.log(w.sum()) + (w * (b - mean_at(tau2)[0]) ** 2).sum())
 
     top = float(v.max())
-    tau2 = float(
-        OPTIMISE.minimize_scalar(
-            lambda share: deviance(share * top), bounds=(0, 100), method="bounded", options={"xatol": 1e-13}
-        ).x
-        * top
-    )
+
+    def scaled(share: float) -> float:
+        return deviance(share * top)
+
+    found = OPTIMISE.minimize_scalar(scaled, bounds=(0, 100), method="bounded", options={"xatol": 1e-13})
+    tau2 = float(found.x) * top
     for model, at in (("fixed", 0.0), ("reml", tau2)):
         row = run.row(table, model=model)
         tally.exact(row["k"], len(b))

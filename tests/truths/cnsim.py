@@ -10,6 +10,14 @@ from tests.truths.tally import Tally
 from tests.truths.text import study_text
 
 FILES = ("cnsim1.csv", "cnsim2.csv", "cnsim3.csv")
+GAUSSIAN = {"Intercept": "intercept", "LAB_TRIG": "LAB_TRIG"}
+BINOMIAL = {
+    "Intercept": "intercept",
+    "GENDER": "GENDER[1]",
+    "PM_BMI_CONTINUOUS": "PM_BMI_CONTINUOUS",
+    "GENDER:PM_BMI_CONTINUOUS": "GENDER[1]:PM_BMI_CONTINUOUS",
+    "LAB_HDL": "LAB_HDL",
+}
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -39,12 +47,12 @@ hdl:
   kind: quantiles
   variables: [LAB_HDL]
   probabilities: [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95]
-  bins: {from: -1, to: 5, count: 60}
+  bins: {from: 0, to: 5, count: 50}
 hdl_refined:
   kind: quantiles
   variables: [LAB_HDL]
   probabilities: [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95]
-  bins: {from: -1, to: 5, count: 60}
+  bins: {from: 0, to: 5, count: 50}
   refine: 0.001
 gaussian: {kind: regression, outcomes: [LAB_TSC], terms: [LAB_TRIG], site_effect: none}
 with_study:
@@ -123,8 +131,7 @@ def _hdl(run: Finished, tally: Tally, table: str, probabilities: tuple[float, ..
 
 @compared(CNSIM, "regression", "gaussian", "cholesterol on triglycerides", "`gaussian` (statsmodels OLS)")
 def gaussian(run: Finished, tally: Tally) -> None:
-    names = {"Intercept": "intercept", "LAB_TRIG": "LAB_TRIG"}
-    coefficients(run, tally, "gaussian", "LAB_TSC", names, known("gaussian"))
+    coefficients(run, tally, "gaussian", "LAB_TSC", GAUSSIAN, known("gaussian"))
 
 
 @compared(
@@ -152,14 +159,7 @@ def with_study(run: Finished, tally: Tally) -> None:
     ITERATIVE,
 )
 def binomial(run: Finished, tally: Tally) -> None:
-    names = {
-        "Intercept": "intercept",
-        "GENDER": "GENDER[1]",
-        "PM_BMI_CONTINUOUS": "PM_BMI_CONTINUOUS",
-        "GENDER:PM_BMI_CONTINUOUS": "GENDER[1]:PM_BMI_CONTINUOUS",
-        "LAB_HDL": "LAB_HDL",
-    }
-    coefficients(run, tally, "binomial", "DIS_DIAB[1]", names, known("binomial"))
+    coefficients(run, tally, "binomial", "DIS_DIAB[1]", BINOMIAL, known("binomial"))
     fit = run.row("binomial.fit")
     tally.all_same(
         (fit["deviance"], fit["log_likelihood"]), (known("binomial")["deviance"], known("binomial")["loglik"])

@@ -8,6 +8,7 @@ The recorded truths take who comes at the time of an event for being at risk of 
 that are a little earlier give the truth, and starts as they are what statsmodels says of starts that are a little later.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ from tests.truths.tally import Tally
 from tests.truths.text import study_text
 
 FILES = ("dssurv_expand1.csv", "dssurv_expand2.csv", "dssurv_expand3.csv")
+POISSON = {"Intercept": "intercept", "time_id": "period", "female": "female[1]"}
+PIECES = {
+    "Intercept": "intercept",
+    "age_60": "age_60",
+    "female": "female[1]",
+    "bmi_26": "bmi_26",
+    **{f"C(time_id)[T.{band}]": f"band[{band}]" for band in range(2, 7)},
+    **{f"C(study)[T.{study}]": f"study_{study}" for study in (2, 3)},
+}
 
 
 def _tables(folder: Path) -> None:
@@ -41,12 +51,14 @@ end: {unit: years, range: [0, 20]}
 period: {unit: "1", range: [1, 6]}
 band: {levels: ["1", "2", "3", "4", "5", "6"]}
 study: {unit: "1", range: [1, 3]}
+study_level: {levels: ["1", "2", "3"]}
 age_60: {unit: years, range: [-60, 60]}
 bmi_26: {unit: kg/m2, range: [-26, 40]}
 female: {levels: ["0", "1"]}
 female_number: {unit: "1", range: [0, 1]}
 """,
         """
+by_study: {kind: crosstab, factors: [study_level]}
 poisson: {kind: glm, family: poisson, outcomes: [survtime], terms: [period, female]}
 pieces:
   kind: glm
@@ -94,6 +106,7 @@ variables:
   period: {from: data.time.id}
   band: {from: data.time.id}
   study: {from: data.study.id}
+  study_level: {from: data.study.id}
   age_60: {from: data.age.60}
   bmi_26: {from: data.bmi.26}
   female_number: {from: data.female}
@@ -117,8 +130,7 @@ def known(key: str) -> Any:
 )
 def poisson(run: Finished, tally: Tally) -> None:
     one = known("poisson_survtime")
-    names = {"Intercept": "intercept", "time_id": "period", "female": "female[1]"}
-    coefficients(run, tally, "poisson", "survtime", names, one)
+    coefficients(run, tally, "poisson", "survtime", POISSON, one)
     fit = run.row("poisson.fit")
     tally.all_same((fit["deviance"], fit["log_likelihood"]), (one["deviance"], one["loglik"]))
 
@@ -133,10 +145,7 @@ def poisson(run: Finished, tally: Tally) -> None:
 )
 def pieces(run: Finished, tally: Tally) -> None:
     one = known("piecewise_exponential")
-    names = {"Intercept": "intercept", "age_60": "age_60", "female": "female[1]", "bmi_26": "bmi_26"}
-    names |= {f"C(time_id)[T.{band}]": f"band[{band}]" for band in range(2, 7)}
-    names |= {f"C(study)[T.{study}]": f"study_{study}" for study in (2, 3)}
-    coefficients(run, tally, "pieces", "events", names, one)
+    coefficients(run, tally, "pieces", "events", PIECES, one)
     tally.same(run.row("pieces.fit")["deviance"], one["deviance"])
 
 
@@ -190,11 +199,12 @@ def as_they_are(run: Finished, tally: Tally) -> None:
         tally.all_same((row["b"], row["se"]), (model.params[place], model.bse[place]))
 
 
-def cox(run: Finished, tally: Tally, table: str, one: Any, names: dict[str, str]) -> None:
+def cox(run: Finished, tally: Tally, table: str, one: Any, names: Mapping[str, str]) -> None:
     """Compare people, events, log-likelihood, b and se; ``names`` holds the terms that are called otherwise here."""
     (fit,) = run.rows(f"{table}.fit")
     tally.exact((fit["n"], fit["events"], fit["status"]), (one["n"], one["events"], "ok"))
     tally.same(fit["log_likelihood"], one["loglik"])
-    for theirs, coefficient in one["coef"].items():
+    coefs: dict[str, dict[str, float]] = one["coef"]
+    for theirs, coefficient in coefs.items():
         row = run.row(table, term=names.get(theirs, theirs))
         tally.all_same((row["b"], row["se"]), (coefficient["b"], coefficient["se"]))

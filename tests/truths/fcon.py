@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.truths.libraries import FORMULA, NORMAL, coefficients, frame, moments, quantiles, truth
+from tests.truths.libraries import FORMULA, NORMAL, PANDAS, coefficients, frame, moments, quantiles, truth
 from tests.truths.registry import WITHIN_BOUND, compared
 from tests.truths.running import DataSet, Finished
 from tests.truths.tally import Tally
@@ -225,7 +225,7 @@ def splines(run: Finished, tally: Tally) -> None:
         fit = FORMULA.ols(f"y ~ {right}", table).fit()
         scale = FORMULA.ols(f"absolute ~ {right}", table.assign(absolute=np.abs(fit.resid))).fit()
         for age, sex in points:
-            at = {"age": [age], "sex": [sex]}
+            at = PANDAS.DataFrame({"age": [age], "sex": [sex]})
             mean = float(fit.predict(at).iloc[0])
             sd = float(scale.predict(at).iloc[0] * np.sqrt(np.pi / 2))
             row = run.row("splines", outcome=outcome, age=float(age), sex=str(sex))

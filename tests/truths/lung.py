@@ -147,13 +147,14 @@ def _curve(run: Finished, tally: Tally, table: str, group: Any, **keys: str) -> 
     fit = LIFELINES.KaplanMeierFitter().fit(group.time, group.status)
     ends = fit.confidence_interval_survival_function_
     rows = {row["time"]: row for row in run.rows(table, **keys)}
-    for time in np.unique(group.time[group.status == 1]):
-        row, survival = rows[float(time)], float(fit.predict(time))
-        tally.near(row["survival"], survival, 1.0)
+    times: list[float] = sorted(set(group.time[group.status == 1].astype(float)))
+    for time in times:
+        row, survival = rows[time], float(fit.predict(time))
+        tally.same(row["survival"], survival)
         if 0.0 < survival < 1.0:
             place = int(np.searchsorted(ends.index.to_numpy(), time, side="right")) - 1
             for column, value in zip(("low", "high"), ends.iloc[place], strict=True):
-                tally.near(row[column], value, 1.0)
+                tally.same(row[column], value)
 
 
 @compared(

@@ -36,8 +36,8 @@ class Tally:
         self.largest = max(self.largest, error if isfinite(error) else inf)
         self.count += 1
 
-    def exact(self, found: Cell, known: object) -> None:
-        """Compare counts or words, which are equal or wrong."""
+    def exact(self, found: object, known: object) -> None:
+        """Compare counts or words, or a tuple of them, which are equal or wrong."""
         if found != known:
             self.largest = inf
         self.count += 1
