@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
+from cohortsum.study.definition import HistogramSpec
 from cohortsum.study.statistics.histogram import Histogram
 from cohortsum.study.variables import Number
+from tests.study.definitions import frozen, with_analysis
 from tests.study.pooled import federate, floats, needs_data, read_columns, split
 
 AGE = Number("age", "years", 5.0, 65.0)
@@ -88,3 +90,12 @@ def test_fcon_age_bands_equal_numpy_on_all_rows() -> None:
     total = federate(statistic, split(Batch(len(ages), {"age": ages}, {}), columns["site"]))
     # n of `age_band_centiles_meanth` in the truth file
     assert list(total["h/age/people"]) == [139, 529, 147, 87, 119, 57, 0]
+
+
+def test_bins_of_equal_width_have_the_edges_that_somebody_would_write() -> None:
+    """Added up in floating point, steps of 0.1 pass by 1.8, and whoever is recorded as 1.8 would be in the bin below."""
+    study = frozen(with_analysis("{kind: histogram, variables: [iq], bins: {from: 0, to: 5, count: 50}}"))
+    spec = study.analyses["a"]
+    assert isinstance(spec, HistogramSpec)
+    assert spec.edges == tuple(place / 10 for place in range(51))
+    assert sum(0.1 * place != place / 10 for place in range(51)) == 18

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cohortsum.report.tables import from_csv, to_csv
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
+from cohortsum.study.definition.kinds.followed import Grid
 from cohortsum.study.results import Absent, Table
 from cohortsum.study.statistics.followed import Followed
 from cohortsum.study.statistics.kaplan_meier import KaplanMeier
@@ -201,6 +202,13 @@ def test_a_study_asks_for_both() -> None:
     assert spec.about == {"age", "sex"}
     assert (spec.partings("age"), spec.partings("iq")) == (frozenset(km.times), frozenset())
     assert km.layout()[0].supply[0] == {"age", "dx[control]"}
+
+
+def test_times_of_a_grid_are_the_decimals_that_somebody_would_write() -> None:
+    times = Grid(step=0.29, to=29.0).times()
+    assert times == tuple(29 * place / 100 for place in range(1, 101))
+    assert 0.29 * 100 < 29.0  # in floating point, so the last time would be there twice
+    assert Grid(step=0.1, to=0.35).times() == (0.1, 0.2, 0.3, 0.35)
 
 
 def lung() -> tuple[Batch, list[str]]:

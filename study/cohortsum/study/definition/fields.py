@@ -6,6 +6,7 @@ Validation is strict and runs on JSON, so that a YAML file and the canonical byt
 
 import datetime
 import re
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import (
@@ -63,6 +64,15 @@ def utc(moment: datetime.datetime) -> datetime.datetime:
 
 def _without_negative_zero(value: float) -> float:
     return value + 0.0  # equal studies have equal bytes, and -0.0 == 0.0
+
+
+def as_written(value: float) -> Fraction:
+    """Return the decimal that a number of a study file stands for, exactly; ``value`` is finite.
+
+    Steps are counted in these: 0.1 added up in floating point passes by 1.8, and somebody recorded as 1.8 would be in the
+    bin below.
+    """
+    return Fraction(repr(value))
 
 
 Duration = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from cohortsum.study.definition.fields import Finite, Section
+from cohortsum.study.definition.fields import Finite, Section, as_written
 from cohortsum.study.definition.kinds.interface import AnalysisSection
 
 
@@ -17,9 +17,9 @@ class Bins(Section):
     count: Annotated[int, Field(ge=1, le=1000)]
 
     def edges(self) -> tuple[float, ...]:
-        """Return the count + 1 edges, in floating point."""
-        step = (self.end - self.start) / self.count
-        return (*(self.start + step * index for index in range(self.count)), self.end)
+        """Return the count + 1 edges: of each decimal the nearest number in floating point."""
+        start, end = as_written(self.start), as_written(self.end)
+        return tuple(float(start + (end - start) * index / self.count) for index in range(self.count + 1))
 
 
 class Binned(AnalysisSection):

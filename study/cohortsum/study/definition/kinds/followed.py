@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from cohortsum.study.definition.expressions import Condition
-from cohortsum.study.definition.fields import Finite, Name, Section, Text
+from cohortsum.study.definition.fields import Finite, Name, Section, Text, as_written
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.variables import Number
@@ -67,9 +67,9 @@ class Grid(Section):
     to: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
     def times(self) -> tuple[float, ...]:
-        """Return the times."""
-        steps = floor(self.to / self.step)
-        whole = tuple(self.step * index for index in range(1, steps + 1))
+        """Return the times: of each decimal the nearest number in floating point."""
+        step, end = as_written(self.step), as_written(self.to)
+        whole = tuple(float(step * index) for index in range(1, floor(end / step) + 1))
         return whole if whole and whole[-1] >= self.to else (*whole, self.to)
 
 
