@@ -80,7 +80,6 @@ curve_30: {{kind: kaplan_meier, time: days, status: seen, grid: {{step: 30, to: 
 by_sex: {{kind: kaplan_meier, time: days, status: seen, grid: {{step: 1, to: 1110}}, censored: end, by: [sex]}}
 sexes: {{kind: logrank, time: days, status: seen, grid: {{step: 1, to: 1110}}, by: [sex]}}
 breslow: {{{COX}, ties: breslow, where: institution > 0}}
-exact: {{{COX}, ties: exact, where: institution > 0}}
 """,
     ),
     node=NODE,
@@ -94,7 +93,7 @@ LUNG_ONE = DataSet(
         "person",
         VARIABLES,
         f"""
-efron: {{{COX}, ties: efron, where: age > 35, proportionality: time}}
+efron: {{{COX}, ties: efron, where: age > 35}}
 breslow: {{{COX}, ties: breslow, where: age > 35}}
 """,
         colluding=0,

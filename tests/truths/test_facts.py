@@ -39,7 +39,7 @@ def _with_a_constant_region(folder: Path) -> None:
         people = [row | {"lh_cuneus_thickness": "2.5"} for row in csv.DictReader(file)]
     for site in {row["site"] for row in people}:
         with (folder / f"{site}.csv").open("w", newline="") as file:
-            writer = csv.DictWriter[str](file, KEPT, extrasaction="ignore")
+            writer: csv.DictWriter[str] = csv.DictWriter(file, KEPT, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(row for row in people if row["site"] == site)
 
