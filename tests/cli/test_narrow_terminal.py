@@ -1,4 +1,4 @@
-"""A table wider than the terminal: a number that is cut shows it."""
+"""A table wider than the terminal: a number that is cut shows it, and a number is never without its name."""
 
 import io
 
@@ -38,4 +38,38 @@ def test_few_rows_of_many_columns_are_turned_on_their_side_where_they_do_not_fit
     assert [line.split() for line in narrow.splitlines() if "status" in line] == [["status", "ok", "ok"]]
     (header,) = [line for line in shown(220, 2).splitlines() if "measure_11" in line]
     assert "measure_0" in header
-    assert "…" in shown(80, 40)  # as wide on its side
+    tall = shown(80, 40)  # as wide on its side
+    assert "…" not in tall
+    assert "In the CSV file also: measure_11, measure_10" in tall
+
+
+def test_names_stay_and_numbers_that_can_be_spared_go_where_a_table_does_not_fit() -> None:
+    names = (
+        "outcome",
+        "term",
+        "b",
+        "se",
+        "statistic",
+        "p",
+        "low",
+        "high",
+        "n",
+        "tau2",
+        "sigma2",
+        "icc",
+        "status",
+    )
+    numbers = (2.698123, 0.023381, 115.4123, 0.5123, 2.652123, 2.744123, 1434, 0.00411, 0.01058, 0.28123)
+    rows = tuple((f"lh_superior{place}_thickness", "dx[autism]", *numbers, "ok") for place in range(9))
+    for width, fewest in ((80, 6), (110, 10), (200, 13)):
+        out = io.StringIO()
+        show_table(Console(file=out, width=width), Table("m", "mixed", names, rows), None)
+        lines = out.getvalue().splitlines()
+        header = lines[2].split()
+        filled = [line.split() for line in lines if "dx[autism]" in line]
+        assert [line[:3] for line in filled] == [[str(row[0]), "dx[autism]", "2.698"] for row in rows]
+        assert len(header) >= fewest
+        said = {
+            word.strip(" .,") for line in lines if "CSV" in line for word in line.partition(":")[2].split()
+        }
+        assert said == set(names) - set(header)

@@ -1,5 +1,6 @@
 """`cohortsum demo`: nine invented sites, one study, one masked round, and the pooled answer beside the federated one."""
 
+import shutil
 import tempfile
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -21,6 +22,7 @@ from cohortsum.report.effects import read_effects
 from cohortsum.study.definition import freeze, load_study
 
 STUDY = "asd-open.yaml"
+TABLES = "tables"
 EFFECT = "dx[autism]"
 SHOWN = 10
 
@@ -36,9 +38,11 @@ def demo(
     folder = out or Path("cohortsum-out") / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     study = freeze(load_study((files("cohortsum.cli") / "data" / STUDY).read_bytes(), STUDY))
     with tempfile.TemporaryDirectory(prefix="cohortsum-demo-") as scratch:
-        tables = {path.stem: path for path in write_demo_tables(Path(scratch))}
-        run_simulation(study, Path(scratch), folder, None, None, "open_data", in_process, errors)
-        answers = fit_demo(tables, OUTCOMES)
+        made = Path(scratch)
+        write_demo_tables(made)
+        run_simulation(study, made, folder, None, None, "open_data", in_process, errors)
+        shutil.copytree(made, folder / TABLES)  # only now: a run wants its folder empty
+    answers = fit_demo({path.stem: path for path in sorted((folder / TABLES).glob("*.csv"))}, OUTCOMES)
     document = read_document(folder)
     by_name = {block.analysis: block.table() for block in document.tables}
     show_table(console, by_name["demographics"], None)
@@ -79,3 +83,4 @@ def demo(
     console.print(f"page:        {folder / 'report.html'}")
     console.print(f"forest plot: {folder / 'figures' / 'thickness.svg'} (and .png)")
     console.print(f"results:     {folder}")
+    console.print(f"data:        {folder / TABLES} (one table per site, for a study of your own)")

@@ -19,8 +19,8 @@ from cohortsum.study.results import Table
 
 app = typer.Typer(no_args_is_help=True, help="Look at released results, or fetch them from the coordinator.")
 
-NOTHING = "no noise"
-"""What a column of noise errors holds everywhere in a version without noise; the terminal leaves it out."""
+NOTHING = ("no noise", "no single estimate", "large-sample test")
+"""What tells nothing where a whole column holds it; the terminal leaves such a column out."""
 
 
 @app.command("show")
@@ -54,8 +54,13 @@ def read_document(folder: Path) -> ResultDocument:
 
 META_SHOWN = ("outcome", "term", "model", "estimate", "low", "high", "p", "k", "i2", "tau2", "status")
 """Columns of a meta-analysis on the terminal; all of them are in its CSV file."""
+SPARED = (
+    *(("variance",), ("sigma2", "icc"), ("tau2",), ("mean_noise_se",), ("least_expected",), ("missing",)),
+    *(("df", "df2"), ("column_percent",), ("statistic",), ("low", "high")),
+)
+"""Columns that a terminal too narrow for all of them does without, the first ones first, what belongs together at once."""
 FRAME = 3
-"""Characters that a frame adds to each column."""
+"""Characters that a frame adds to each column; one more is its edge."""
 
 
 def show_table(console: Console, table: Table, limit: int | None) -> None:
@@ -64,9 +69,12 @@ def show_table(console: Console, table: Table, limit: int | None) -> None:
     if not terms:
         content = _without_nothing(text_table(_main_columns(table), limit))
         side = turned(content)
-        if width_of(content, FRAME) > console.width >= width_of(side, FRAME):
+        if not _fits(content, console.width) and _fits(side, console.width):
             content = side
+        content, spared = fitting(content, console.width)
         console.print(framed(content, f"{table.analysis}  ({table.kind})"))
+        if spared:
+            console.print(f"  In the CSV file also: {escape(', '.join(spared))}.", style="dim")
     for term in terms:
         shown = top_effects(read_effects(table, term), limit or len(table.rows))
         console.print(framed(shown, f"{table.analysis}: effect of {term}, smallest p first"))
@@ -101,11 +109,43 @@ def _main_columns(table: Table) -> Table:
     return replace(table, columns=tuple(shown), rows=rows)
 
 
+def fitting(content: TextTable, width: int) -> tuple[TextTable, tuple[str, ...]]:
+    """Return a table without as many columns as it takes to fit into ``width``, and their names.
+
+    Those of `SPARED` go first, then numbers from the right: a table may lack a number, but never the name it belongs to.
+    """
+    numbers = [head for head, number in zip(content.header, content.right, strict=True) if number]
+    listed = {name for group in SPARED for name in group}
+    others = [(name,) for name in reversed(numbers) if name not in listed]
+    spared: list[str] = []
+    for group in (*SPARED, *others[:-1]):
+        leaving = [name for name in group if name in numbers]
+        if _fits(content, width):
+            break
+        content = _columns(
+            content, [place for place, head in enumerate(content.header) if head not in leaving]
+        )
+        spared += leaving
+    return content, tuple(spared)
+
+
+def _fits(content: TextTable, width: int) -> bool:
+    """Return whether a table stands in ``width`` characters without folding or cutting."""
+    return width_of(content, FRAME) < width
+
+
 def _without_nothing(content: TextTable) -> TextTable:
-    """Return a table without the columns that hold `NOTHING` in every row."""
+    """Return a table without the columns that hold the same word of `NOTHING` in every row."""
     kept = [
-        place for place in range(len(content.header)) if any(row[place] != NOTHING for row in content.rows)
+        place
+        for place in range(len(content.header))
+        if not content.rows or not any(all(row[place] == word for row in content.rows) for word in NOTHING)
     ]
+    return _columns(content, kept)
+
+
+def _columns(content: TextTable, kept: list[int]) -> TextTable:
+    """Return the columns at these places."""
     return TextTable(
         tuple(content.header[place] for place in kept),
         tuple(content.right[place] for place in kept),
