@@ -133,6 +133,22 @@ def test_a_fit_cut_short_leaves_what_had_ended_and_a_line_for_the_rest() -> None
     assert odds.rows == (("not finished", "a retry needs every survivor"),)
 
 
+def test_quantiles_whose_second_round_is_cut_short_keep_the_bounds_of_the_first() -> None:
+    refined = "{kind: quantiles, variables: [age], probabilities: [0.5], bins: {from: 0, to: 100, count: 4}, refine: 1}"
+    plan = planned(STUDY.replace("  odds: ", f"  odds: {refined}\n  fit: "))
+    sums = opened(plan, people(1))
+    following = plan.advance(sums)
+    assert following is not None
+    left = {table.analysis: table for table in following.cut_short("a retry needs every survivor")}
+    assert left["fit"].kind == "unfinished"
+    odds = left["odds"]
+    found = dict(zip(odds.columns, odds.rows[0], strict=True))
+    assert found["error_bound"] == 25.0
+    assert (found["refined"], found["status"], found["n"]) == ("no", "ok", 200)
+    assert abs(float(str(found["value"])) - np.median(people(1).numbers["age"])) <= 25.0
+    assert odds.notes[-1] == "A further round could not be opened: a retry needs every survivor."
+
+
 def test_weights_that_rest_on_too_few_people_add_nothing() -> None:
     plan, batch = planned(), people(1)
     following = plan.advance(opened(plan, batch))

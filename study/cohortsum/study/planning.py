@@ -2,9 +2,11 @@
 
 All analyses of a study travel in one vector: the number of people first, then every block of every analysis in the order of
 the study. Some need further rounds, *iterations* over the same people: `StudyPlan.advance` derives the next one from opened sums,
-and every site does so for itself, from sums that it recomputed. What ended in an earlier iteration keeps its sums. The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with
-``2**(62 - bits) `` levels, ``bits`` being the length of max_participants, even max_participants people at the bound stay
-inside the signed 64-bit range. Both daemons build the plan from the signed bytes and compare its digest.
+and every site does so for itself, from sums that it recomputed. What ended in an earlier iteration keeps its sums.
+
+The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with ``2**(62 - bits)`` levels,
+``bits`` being the length of max_participants, even max_participants people at the bound stay inside the signed 64-bit
+range. Both daemons build the plan from the signed bytes and compare its digest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +23,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
-from cohortsum.study.definition import (
-    FrozenStudy,
-)
+from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.results import Status, Table
 from cohortsum.study.statistics.interface import Local, Members, Statistic, marked
 
@@ -211,14 +211,8 @@ class StudyPlan:
         return self._tables((*self.ended, *(Ended(statistic, sums) for statistic in self.statistics)), {})
 
     def cut_short(self, reason: str) -> tuple[Table, ...]:
-        """Return the tables where this round could not be opened: those of what had ended, and a line for all else."""
-        open_still = {
-            statistic.name: Table(
-                statistic.name, "unfinished", ("status", "reason"), ((Status.NOT_FINISHED.value, reason),)
-            )
-            for statistic in self.statistics
-        }
-        return self._tables(self.ended, open_still)
+        """Return the tables where this round could not be opened: of what had ended, what stands without it, or a line."""
+        return self._tables(self.ended, {one.name: _left(one, reason) for one in self.statistics})
 
     def local(self, sums: Sums, batches: Callable[[], Iterable[Batch]]) -> Iterator[tuple[str, Local]]:
         """Yield, by analysis that ends with this round, what this site computes for its own people.
@@ -237,11 +231,24 @@ class StudyPlan:
                 if found is not None:
                     yield statistic.name, found
 
-    def _tables(self, ended: Iterable[Ended], others: Mapping[str, Table]) -> tuple[Table, ...]:
-        by_name: dict[str, tuple[Table, ...]] = {name: (table,) for name, table in others.items()}
+    def _tables(self, ended: Iterable[Ended], others: Mapping[str, tuple[Table, ...]]) -> tuple[Table, ...]:
+        by_name = dict(others)
         for last in ended:
             by_name[last.statistic.name] = last.statistic.finish(last.sums)
         return tuple(table for name in self.study.analyses for table in by_name[name])
+
+
+def _left(statistic: Statistic, reason: str) -> tuple[Table, ...]:
+    """Return what an analysis gives whose next round could not be opened."""
+    found = statistic.without()
+    if found:
+        return tuple(
+            replace(table, notes=(*table.notes, f"A further round could not be opened: {reason}."))
+            for table in found
+        )
+    return (
+        Table(statistic.name, "unfinished", ("status", "reason"), ((Status.NOT_FINISHED.value, reason),)),
+    )
 
 
 def by_block(blocks: Sequence[PlannedBlock], values: Integers) -> dict[str, Integers]:

@@ -155,6 +155,10 @@ class Statistic(ABC):
         """Return the statistic of the next round, or None where this round was the last."""
         return None
 
+    def without(self) -> tuple[Table, ...]:
+        """Return the tables that stand if this round cannot be opened; none, where earlier rounds answer nothing."""
+        return ()
+
     def effective_people(self, state: State) -> float:
         """Return on how many of the site's people the weights of this round rest: (sum w)^2 / (sum w^2); inf without any."""
         return inf

@@ -4,7 +4,7 @@ The first round is a histogram per variable and group: one block with the people
 `ranks` says where a quantile lies then and how far off it can be: at most the width of its bin. With ``refine`` the second
 round parts each bin that holds a wanted rank into equal pieces no wider than that. Which bins these are follows from the
 first sums, which every site recomputes, and how they are parted from the study; bins of fewer than ``min_bin`` people stay
-closed. The weighted mean of site quantiles, which is done elsewhere, estimates something else.
+closed. Where the second round cannot be opened, the first one stands. The weighted mean of site quantiles, which is done elsewhere, estimates something else.
 
 People sets are the bins, those without a value, and in the second round the pieces.
 """
@@ -162,6 +162,10 @@ class Zoom(Statistic):
             if name in sums
         }
         return (self.request.table(self.counts, parts),)
+
+    def without(self) -> tuple[Table, ...]:
+        """Return the table of the first round, with its bounds."""
+        return self.finish({})
 
     def _looked_at(self, batch: Batch) -> list[tuple[Place, int, NDArray[np.intp], NDArray[np.intp]]]:
         """Return, per bin, the number of its pieces, the people in it, and the piece of each."""
