@@ -70,6 +70,44 @@ effects:
 )
 
 
+def _with_one_scanner_per_site(folder: Path) -> None:
+    with (DATA / "abide1_qc.csv").open(newline="") as file:
+        people = list(csv.DictReader(file))
+    columns = ("SUB_ID", "DX_GROUP", "SEX", "AGE_AT_SCAN", "func_mean_fd")
+    for place, site in enumerate(sorted({row["SITE_ID"] for row in people})):
+        with (folder / f"{site.lower().replace('_', '-')}.csv").open("w", newline="") as file:
+            writer: csv.DictWriter[str] = csv.DictWriter(file, (*columns, "scanner"), extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(
+                row | {"scanner": SCANNERS[place % 3]} for row in people if row["SITE_ID"] == site
+            )
+
+
+SCANNERS = ("siemens", "philips", "ge")
+SCANNER = DataSet(
+    "scanner",
+    "abide1_qc.csv",
+    study_text(
+        "scanner",
+        "SUB_ID",
+        """
+dx: {levels: [control, autism]}
+sex: {levels: [female, male]}
+scanner: {levels: [siemens, philips, ge]}
+AGE_AT_SCAN: {unit: years, range: [5, 65]}
+func_mean_fd: {unit: mm, range: [0, 2]}
+""",
+        """
+motion: {kind: regression, outcomes: [func_mean_fd], terms: [scanner, dx, AGE_AT_SCAN, sex]}
+anywhere: {kind: regression, outcomes: [func_mean_fd], terms: [scanner, dx, AGE_AT_SCAN, sex], site_effect: none}
+""",
+        min_sites=5,
+    ),
+    node=ABIDE.node.split("  FIQ")[0],
+    prepare=_with_one_scanner_per_site,
+)
+
+
 def test_sites_with_cases_only_count_in_n_and_add_nothing_to_the_effect(runs: Runs) -> None:
     counts = truth("impac_asd")["counts_site_asd"]
     assert sorted(site for site, arms in counts.items() if "0" not in arms) == ["6", "8"]
@@ -116,3 +154,16 @@ def test_a_constant_region_is_named_and_the_others_go_on(tmp_path: Path) -> None
     known = truth("impac_asd")["mega_fixed_site"]["lh_bankssts_thickness"]
     coefficients(run, tally, "effects", "lh_bankssts_thickness", TERMS, known)
     assert tally.largest <= LINEAR
+
+
+def test_a_scanner_that_is_the_only_one_of_its_site_is_aliased_and_the_others_go_on(tmp_path: Path) -> None:
+    run = play(SCANNER, tmp_path)
+    levels = ("scanner[philips]", "scanner[ge]")
+    assert [run.row("motion", term=term)["status"] for term in levels] == 2 * ["aliased"]
+    tally = Tally()
+    names = {"asd": "dx[autism]", "AGE_AT_SCAN": "AGE_AT_SCAN", "male": "sex[male]"}
+    coefficients(run, tally, "motion", "func_mean_fd", names, truth("abide1_qc")["fd_model"])
+    assert tally.largest <= LINEAR  # as if nobody had asked for it
+    assert [run.row("anywhere", term=term)["status"] for term in levels] == 2 * [
+        "ok"
+    ]  # between sites it exists
