@@ -47,7 +47,8 @@ class Slice:
         people: their positions in the batch.
         x: (people, columns) float64.
         y: (outcomes, people) float64; 0 where the person does not count for the outcome.
-        counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them.
+        counted: (groups, people) float64 of 0 and 1; one group per outcome, or one for all of them. Where nobody lacks a
+            value it is one row of 1, seen as many times as there are groups, and read-only.
         levels: (people,) int16, level of the effect; 0 for everybody without one.
         weights: (people,) float64 in (0, 1], as shares of the greatest weight; None where everybody counts alike.
     """
@@ -62,6 +63,16 @@ class Slice:
     def weighted(self, values: Floats) -> Floats:
         """Return (people, ...) float64 ``values`` times each person's weight."""
         return values if self.weights is None else (values.T * self.weights).T
+
+    def over_counted(self, values: Floats) -> Floats:
+        """Return the sums of (people, ...) float64 ``values`` over who counts, (groups, ...) float64.
+
+        Tables whose outcomes are all there (one pipeline, one run) are common; their groups are added up once.
+        """
+        if self.counted.strides[0] == 0:
+            once = self.counted[:1] @ values
+            return np.broadcast_to(once, (len(self.counted), *once.shape[1:]))
+        return self.counted @ values
 
 
 def slices(
@@ -102,7 +113,9 @@ def _outcomes(
     Of values inside the public range the numbers are those of `normalised`; what is outside counts as -1 or 1.
     """
     y = np.empty((len(outcomes), len(people)))
-    counted = np.ones((1 if complete else len(outcomes), len(people)))
+    groups = 1 if complete else len(outcomes)
+    everybody = np.ones((1, len(people)))
+    counted = np.broadcast_to(everybody, (groups, len(people)))
     whole = len(people) > 0 and people[-1] - people[0] == len(people) - 1  # a view spares a copy
     chosen = slice(people[0], people[-1] + 1) if whole else people
     half_widths = np.array([outcome.half_width for outcome in outcomes])[:, np.newaxis]
@@ -117,6 +130,8 @@ def _outcomes(
         np.clip(block, -1.0, 1.0, out=block)  # also what another room let through beyond the public range
         if np.isnan(block.sum()):  # a value is missing
             known = ~np.isnan(block)
+            if not counted.flags.writeable:
+                counted = counted.copy()
             if complete:
                 counted *= known.all(axis=0)
             else:
@@ -131,20 +146,21 @@ def people_by_level(part: Slice, levels: int) -> Integers:
     """Return the people that count and how many of them are at each level, (groups, 1 + levels) int64."""
     at_level = np.equal.outer(part.levels, np.arange(levels)).astype(np.float64)
     everybody = np.ones((len(part.levels), 1))
-    return (part.counted @ np.hstack((everybody, at_level))).astype(np.int64)
+    return part.over_counted(np.hstack((everybody, at_level))).astype(np.int64)
 
 
 def floating(part: Slice) -> dict[str, Floats]:
     """Return the float64 sums of a slice: x, xx (upper triangle by rows), y, xy and yy; with weights also w."""
     y = part.weighted(part.y.T).T
+    with_x = y @ np.hstack((np.ones((len(part.x), 1)), part.x))  # in one pass over y
     sums = {
-        "x": part.counted @ part.weighted(part.x),
-        "xx": part.counted @ part.weighted(pairs(part.x)),
-        "y": y.sum(axis=1),
-        "xy": y @ part.x,
+        "x": part.over_counted(part.weighted(part.x)),
+        "xx": part.over_counted(part.weighted(pairs(part.x))),
+        "y": with_x[:, 0],
+        "xy": with_x[:, 1:],
         "yy": np.einsum("ij,ij->i", y, part.y),
     }
-    return sums if part.weights is None else sums | {"w": part.counted @ part.weights}
+    return sums if part.weights is None else sums | {"w": part.over_counted(part.weights)}
 
 
 def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
@@ -160,8 +176,8 @@ def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
             product = y if factor is None else y * factor
             totals[rows, place] = to_grid(product, fraction_bits).sum(axis=1)
     sums = {
-        "x": _exact_product(part.counted, to_grid(part.weighted(part.x), fraction_bits)),
-        "xx": _exact_product(part.counted, to_grid(part.weighted(pairs(part.x)), fraction_bits)),
+        "x": _exact_total(part, to_grid(part.weighted(part.x), fraction_bits)),
+        "xx": _exact_total(part, to_grid(part.weighted(pairs(part.x)), fraction_bits)),
         "y": totals[:, 0],
         "xy": totals[:, 1:-1],
         "yy": totals[:, -1],
@@ -169,7 +185,7 @@ def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:
     if part.weights is None:
         return sums
     weights = to_grid(part.weights[:, np.newaxis], fraction_bits)
-    return sums | {"w": _exact_product(part.counted, weights)[:, 0]}
+    return sums | {"w": _exact_total(part, weights)[:, 0]}
 
 
 def pairs(x: Floats) -> Floats:
@@ -203,10 +219,10 @@ def centred(people: Integers, sums: dict[str, Floats]) -> dict[str, Floats]:
     }
 
 
-def _exact_product(counted: Floats, grid: Integers) -> Integers:
-    """Return ``counted @ grid`` exactly, for 0/1 weights of at most `MOST_PEOPLE` people."""
+def _exact_total(part: Slice, grid: Integers) -> Integers:
+    """Return the sums of (people, columns) grid values over who counts, exactly, for at most `MOST_PEOPLE` people."""
     high = grid >> HALF_BITS  # floor, so that low is never negative
     low = grid - (high << HALF_BITS)
-    product_high = (counted @ high.astype(np.float64)).astype(np.int64)
-    product_low = (counted @ low.astype(np.float64)).astype(np.int64)
-    return (product_high << HALF_BITS) + product_low
+    total_high = part.over_counted(high.astype(np.float64)).astype(np.int64)
+    total_low = part.over_counted(low.astype(np.float64)).astype(np.int64)
+    return (total_high << HALF_BITS) + total_low

@@ -328,7 +328,7 @@ class Regression(Statistic):
         sums: dict[str, Summed] = {"people": people_by_level(part, self._levels)}
         sums |= floating(part) if bits is None else exact(part, bits)
         if part.weights is not None:
-            sums["ww"] = part.counted @ part.weights**2
+            sums["ww"] = part.over_counted(part.weights**2)
         for test, joint in self.multivariate.items():
             sums[self._joint_block(test)] = joint_products(joint, self.outcomes, part, bits)
         return sums
