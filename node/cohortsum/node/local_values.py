@@ -1,7 +1,8 @@
 """Values per person that a study computes at the site and that stay there: harmonised measures, z-scores.
 
-One CSV file per analysis, and one per table about the site alone (its effects under ComBat), below ``local/STUDY/vVERSION`` in the node's folder, readable by its owner alone; the first column is the
-person as the site's tables name them. A person outside the cohort is not in it; a value that does not exist is an empty cell.
+One CSV file per analysis, and one per table about the site alone (its effects under ComBat), below ``local/STUDY/vVERSION``
+in the node's folder, readable by its owner alone; the first column is the person as the site's tables name them. A person
+outside the cohort is not in it; a value that does not exist is an empty cell.
 """
 
 import csv
@@ -58,6 +59,8 @@ def _whole(path: Path) -> Generator[TextIO]:
         os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="", encoding="utf-8"
     ) as file:
         yield file
+        file.flush()
+        os.fsync(file.fileno())  # a file that took its name is never written again
     draft.replace(path)
 
 
