@@ -1,9 +1,9 @@
 """One study from its first answer to its result: enrolment, rounds, each with attempts until one opens, publication.
 
-Five parts of it have a module each: who takes part (`enrolment`), one attempt at a round (`attempt`), which round comes next
-(`course`), what the store holds of the study (`record`), and the files of a release (`publish`). Here is only their order, and what
-binds one attempt to the next: survivors that were named once are needed in every later attempt at that round, and a round after
-the first has the survivors of the one before, or fewer. Everything runs in one event loop.
+Five parts of it have a module each: who takes part (`enrolment`), one attempt at a round (`attempt`), which round comes
+next (`course`), what the store holds of the study (`record`), and the files of a release (`publish`). Here is only their
+order, and what binds one attempt to the next: survivors that were named once are needed in every later attempt at that
+round, and a round after the first has the survivors of the one before, or fewer. Everything runs in one event loop.
 """
 
 import asyncio

@@ -5,7 +5,8 @@
     Advertising -> Sharing -> Masking -> Agreeing -> OpeningGate -> OpeningData -> Combining -> Opened
         R0            R1         R2         R3           R4a            R4b                       R5
 
-An attempt whose secrets were dealt ahead begins with Masking. Any state may go to Aborted. Seeds exist from OpeningGate on, in memory only.
+An attempt whose secrets were dealt ahead begins with Masking. Any state may go to Aborted. Seeds exist from OpeningGate
+on, in memory only.
 """
 
 from collections.abc import Mapping

@@ -1,16 +1,17 @@
 """An analysis of harmonised values: it waits for the sums of a ComBat, and runs in the rounds after.
 
-The first round asks nothing of its own. From the sums of the ComBat in that round everybody derives the same standards, and they
-are the parameters of every round that follows; each site derives its own effects, harmonises its people's outcomes and adds
-what the analysis asks for. Covariates, and whom ``where`` picks, stay as they were prepared.
+The first round asks nothing of its own. From the sums of the ComBat in that round everybody derives the same standards,
+and they are the parameters of every round that follows; each site derives its own effects, harmonises its people's
+outcomes and adds what the analysis asks for. Covariates, and whom ``where`` picks, stay as they were prepared.
 
-A harmonised value is clipped to the outcome's declared range like any other, because the bound of a sum rests on it; the site's own
-table counts those beyond it. Somebody without a harmonised value, at a site that is not harmonised or without a kept
-covariate, is missing.
+A harmonised value is clipped to the outcome's declared range like any other, because the bound of a sum rests on it; the
+site's own table counts those beyond it. Somebody without a harmonised value, at a site that is not harmonised or without
+a kept covariate, is missing.
 
-People sets are those of the analysis itself; counts are about them alone. Sums of values are also about everybody whom the site's
-effects were estimated from, in the set ``harmonised``: the effect on one outcome is drawn towards those on the others. Nothing after ComBat has a proven sensitivity: one
-person moves everybody's values, so no noise could be calibrated to these sums.
+People sets are those of the analysis itself; counts are about them alone. Sums of values are also about everybody whom
+the site's effects were estimated from, in the set ``harmonised``: the effect on one outcome is drawn towards those on the
+others. Nothing after ComBat has a proven sensitivity: one person moves everybody's values, so no noise could be
+calibrated to these sums.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

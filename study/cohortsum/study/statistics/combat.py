@@ -1,8 +1,9 @@
 """ComBat over sites: one round of sums, one site a batch, and no sum that shows a site.
 
-Each site's people who are in the fit add, per outcome, to what every site standardises by (`standards`); a site's own location and
-scale never leave it (`harmonised`). The coefficients are those of a model with one dummy per site, from products centred inside
-each site as in `regression` with ``within``; one more block holds plain sums, for the grand mean. Per outcome:
+Each site's people who are in the fit add, per outcome, to what every site standardises by (`standards`); a site's own
+location and scale never leave it (`harmonised`). The coefficients are those of a model with one dummy per site, from
+products centred inside each site as in `regression` with ``within``; one more block holds plain sums, for the grand mean.
+Per outcome:
 
 ==============  =====================================================================================
 ``people``      n
@@ -12,11 +13,11 @@ each site as in `regression` with ``within``; one more block holds plain sums, f
 ``products``    kept columns times outcome, then outcome squared, centred
 ==============  =====================================================================================
 
-All are `site` blocks: a site with fewer than ``min_per_site`` people in the fit of an outcome adds zeros. People sets are those
-who count for an outcome in the fit, by level as in `regression`.
+All are `site` blocks: a site with fewer than ``min_per_site`` people in the fit of an outcome adds zeros. People sets are
+those who count for an outcome in the fit, by level as in `regression`.
 
-Johnson, Li and Rabinovic 2007; Fortin et al. 2018; from sums: Chen et al. 2022, who send a residual variance in a second round,
-which is the residual sum of squares of this one.
+Johnson, Li and Rabinovic 2007; Fortin et al. 2018; from sums: Chen et al. 2022, who send a residual variance in a second
+round, which is the residual sum of squares of this one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

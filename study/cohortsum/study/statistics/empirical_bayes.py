@@ -1,15 +1,15 @@
 """A site's location and scale on each outcome, drawn towards what is common to its outcomes.
 
-With z of n people standardised, gamma_hat their mean and delta_hat their variance (n - 1), the priors of one site are moments over
-its outcomes: gamma is normal about gamma_bar with variance t2, delta inverse gamma with parameters a and b. The posterior
-means solve
+With z of n people standardised, gamma_hat their mean and delta_hat their variance (n - 1), the priors of one site are
+moments over its outcomes: gamma is normal about gamma_bar with variance t2, delta inverse gamma with parameters a and b.
+The posterior means solve
 
     gamma* = (n t2 gamma_hat + delta* gamma_bar) / (n t2 + delta*)
     delta* = (b + 1/2 sum (z - gamma*)^2) / (n / 2 + a - 1),    sum (z - gamma*)^2 = (n - 1) delta_hat + n (gamma_hat - gamma*)^2
 
-by iteration (Johnson, Li and Rabinovic 2007). It starts and stops as the reference programs do (sva, neuroCombat): from the
-moments, and when no value grew by more than `STEP` of itself, so that results agree with theirs. The change is divided by the
-value with its sign, as there.
+by iteration (Johnson, Li and Rabinovic 2007). It starts and stops as the reference programs do (sva, neuroCombat): from
+the moments, and when no value grew by more than `STEP` of itself, so that results agree with theirs. The change is
+divided by the value with its sign, as there.
 """
 
 import numpy as np

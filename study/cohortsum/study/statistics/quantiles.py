@@ -1,10 +1,11 @@
 """Quantiles of numbers by groups, from counts in public bins; where asked for, a second round looks into the bins that hold them.
 
 The first round is a histogram per variable and group: one block with the people of every bin, then those without a value.
-`ranks` says where a quantile lies then and how far off it can be: at most the width of its bin. With ``refine`` the second
-round parts each bin that holds a wanted rank into equal pieces no wider than that. Which bins these are follows from the
-first sums, which every site recomputes, and how they are parted from the study; bins of fewer than ``min_bin`` people stay
-closed. Where the second round cannot be opened, the first one stands. The weighted mean of site quantiles, which is done elsewhere, estimates something else.
+`ranks` says where a quantile lies then and how far off it can be: at most the width of its bin. With ``refine`` the
+second round parts each bin that holds a wanted rank into equal pieces no wider than that. Which bins these are follows
+from the first sums, which every site recomputes, and how they are parted from the study; bins of fewer than ``min_bin``
+people stay closed. Where the second round cannot be opened, the first one stands. The weighted mean of site quantiles,
+which is done elsewhere, estimates something else.
 
 People sets are the bins, those without a value, and in the second round the pieces.
 """
