@@ -32,7 +32,7 @@ def main(host: str, port: int, version: str, node: Path | None) -> None:
         try:
             safe = context.wrap_socket(line, server_hostname="coordinator")
         except ssl.SSLError as error:
-            print(error.reason)
+            print(error.reason or type(error).__name__)  # a server that takes its leave gives no reason
             return
         with safe:
             print(safe.version(), flush=True)

@@ -36,8 +36,8 @@ CHECKS = (
     "policy", "tables", "mapping", "snapshot", "disk",
 )  # fmt: skip
 ROW = re.compile(rf"^ +({'|'.join(map(re.escape, CHECKS))}) +(ok|warning|failure|skipped) ", re.M)
-REFUSALS = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_PROTOCOL_VERSION")
-"""How a server refuses a version, with or without a word; a client that could not offer it would say something else."""
+REFUSALS = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_PROTOCOL_VERSION", "SSLZeroReturnError")
+"""How a server refuses a version: it hangs up, says why, or takes its leave (close_notify); a client that could not offer it would say something else."""
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
 
 
