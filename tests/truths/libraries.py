@@ -17,6 +17,7 @@ TABLES: Any = import_module("statsmodels.stats.contingency_tables")
 MANOVA: Any = import_module("statsmodels.multivariate.manova").MANOVA
 INFLATION: Any = import_module("statsmodels.stats.outliers_influence").variance_inflation_factor
 HAZARD: Any = import_module("statsmodels.duration.hazard_regression")
+CONDITIONAL: Any = import_module("statsmodels.discrete.conditional_models").ConditionalLogit
 OPTIMISE: Any = import_module("scipy.optimize")
 STATS: Any = import_module("scipy.stats")
 NORMAL: Any = STATS.norm

@@ -6,13 +6,14 @@ no analysis.
 
 import csv
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.truths.dssurv import cox
-from tests.truths.libraries import LIFELINES, SURVIVAL, frame, truth
+from tests.truths.libraries import CONDITIONAL, LIFELINES, SURVIVAL, frame, truth
 from tests.truths.registry import ITERATIVE, WITHIN_BOUND, compared
 from tests.truths.running import DATA, DataSet, Finished
 from tests.truths.tally import Tally, number
@@ -21,6 +22,7 @@ from tests.truths.text import study_text
 FILE = "lung_ncctg.csv"
 VARIABLES = """
 days: {unit: days, range: [0, 1110]}
+month: {unit: months, range: [0, 40]}
 seen: {levels: [alive, dead]}
 age: {unit: years, range: [30, 90]}
 sex: {levels: [male, female]}
@@ -37,6 +39,7 @@ variables:
   ecog: {from: data.ph.ecog}
   institution: {from: data.inst}
 """
+MONTH = 30
 COX = "kind: cox, time: days, status: seen, terms: [age, sex_number, ecog]"
 
 
@@ -46,9 +49,11 @@ def _write(folder: Path, site: str, people: list[list[str]], header: list[str]) 
 
 
 def _read() -> tuple[list[str], list[list[str]]]:
+    """Return the header and all people, each with the month of the last day: months have ties."""
     with (DATA / FILE).open(newline="") as file:
         header, *people = csv.reader(file)
-    return header, people
+    days = header.index("time")
+    return [*header, "month"], [[*row, str(ceil(int(row[days]) / MONTH))] for row in people]
 
 
 def _by_institution(folder: Path) -> None:
@@ -80,6 +85,7 @@ curve_30: {{kind: kaplan_meier, time: days, status: seen, grid: {{step: 30, to: 
 by_sex: {{kind: kaplan_meier, time: days, status: seen, grid: {{step: 1, to: 1110}}, censored: end, by: [sex]}}
 sexes: {{kind: logrank, time: days, status: seen, grid: {{step: 1, to: 1110}}, by: [sex]}}
 breslow: {{{COX}, ties: breslow, where: institution > 0}}
+exact: {{{COX.replace("time: days", "time: month")}, ties: exact, where: institution > 0}}
 """,
     ),
     node=NODE,
@@ -197,6 +203,56 @@ def sexes(run: Finished, tally: Tally) -> None:
 )
 def stratified(run: Finished, tally: Tally) -> None:
     cox(run, tally, "breslow", known("cox_breslow_stratified_inst"), {"sex": "sex_number"})
+
+
+@compared(
+    LUNG,
+    "cox",
+    "exact",
+    "the same in months of 30 days, ties exactly: b, se, log-likelihood",
+    "statsmodels `ConditionalLogit` over the people at risk",
+    ITERATIVE,
+)
+def exact(run: Finished, tally: Tally) -> None:
+    """Given how many die of those at risk, who they are is a conditional logistic regression (Cox 1972, section 6)."""
+    columns = ["age", "sex", "ph_ecog"]
+    known_people = people().dropna(subset=[*columns, "inst"])
+    known_people = known_people.assign(month=np.ceil(known_people.time / MONTH))
+    died: list[Any] = []
+    values: list[Any] = []
+    for _, site in known_people.groupby("inst"):
+        for month in sorted(set(site.month[site.status == 1])):
+            at_risk = site[site.month >= month]
+            events = ((at_risk.month == month) & (at_risk.status == 1)).to_numpy()
+            if not events.all():  # otherwise there is nothing to choose
+                died.append(events.astype(float))
+                values.append(at_risk[columns].to_numpy(float))
+    sets = np.repeat(np.arange(len(died)), [len(one) for one in died])
+    assert max(one.sum() for one in died) >= 4  # ties are common
+    centre = known_people[columns].mean().to_numpy()
+    model = CONDITIONAL(np.concatenate(died), np.vstack(values) - centre, groups=sets)
+    beta, step = np.zeros(3), 1e-4
+    for _ in range(12):
+        information = -_slopes(model.score, beta, step)
+        beta = beta + np.linalg.solve(information, np.asarray(model.score(beta)))
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    for place, term in enumerate(("age", "sex_number", "ecog")):
+        row = run.row("exact", term=term)
+        tally.all_same((row["b"], row["se"]), (float(beta[place]), float(errors[place])))
+    (fit,) = run.rows("exact.fit")
+    tally.exact((fit["n"], fit["events"]), (len(known_people), int(known_people.status.sum())))
+    tally.same(fit["log_likelihood"], float(model.loglike(beta)))
+
+
+def _slopes(score: Any, beta: Any, step: float) -> Any:
+    """Return the derivative of a score by central differences of the fourth order."""
+    columns: list[Any] = []
+    for unit in np.eye(len(beta)) * step:
+        one, two = (
+            np.asarray(score(beta + far * unit)) - np.asarray(score(beta - far * unit)) for far in (1, 2)
+        )
+        columns.append((8.0 * one - two) / (12.0 * step))
+    return np.column_stack(columns)
 
 
 @compared(
