@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.truths.dssurv import cox
-from tests.truths.libraries import CONDITIONAL, LIFELINES, SURVIVAL, frame, truth
+from tests.truths.libraries import CONDITIONAL, LIFELINES, OPTIMISE, SURVIVAL, frame, truth
 from tests.truths.registry import ITERATIVE, WITHIN_BOUND, compared
 from tests.truths.running import DATA, DataSet, Finished
 from tests.truths.tally import Tally, number
@@ -231,11 +232,8 @@ def exact(run: Finished, tally: Tally) -> None:
     assert max(one.sum() for one in died) >= 4  # ties are common
     centre = known_people[columns].mean().to_numpy()
     model = CONDITIONAL(np.concatenate(died), np.vstack(values) - centre, groups=sets)
-    beta, step = np.zeros(3), 1e-4
-    for _ in range(12):
-        information = -_slopes(model.score, beta, step)
-        beta = beta + np.linalg.solve(information, np.asarray(model.score(beta)))
-    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    beta: Any = OPTIMISE.root(model.score, np.zeros(3), tol=1e-12).x
+    errors = np.sqrt(np.diag(np.linalg.inv(-_slopes(model.score, beta))))
     for place, term in enumerate(("age", "sex_number", "ecog")):
         row = run.row("exact", term=term)
         tally.all_same((row["b"], row["se"]), (float(beta[place]), float(errors[place])))
@@ -244,9 +242,9 @@ def exact(run: Finished, tally: Tally) -> None:
     tally.same(fit["log_likelihood"], float(model.loglike(beta)))
 
 
-def _slopes(score: Any, beta: Any, step: float) -> Any:
+def _slopes(score: Any, beta: Any, step: float = 1e-4) -> NDArray[np.float64]:
     """Return the derivative of a score by central differences of the fourth order."""
-    columns: list[Any] = []
+    columns: list[NDArray[np.float64]] = []
     for unit in np.eye(len(beta)) * step:
         one, two = (
             np.asarray(score(beta + far * unit)) - np.asarray(score(beta - far * unit)) for far in (1, 2)
