@@ -13,7 +13,7 @@ from cohortsum.crypto.errors import DataError
 from cohortsum.node.tables.filter import lines, normalise
 from cohortsum.node.tables.levels import LevelColumn
 from cohortsum.node.tables.numbers import MISSING, NumberColumn, parse_number
-from cohortsum.node.tables.rows import Wanted, cells_beside, copy_rows
+from cohortsum.node.tables.rows import Wanted, cells_beside, fields_of, write_rows
 from cohortsum.node.tables.sniff import Layout, sniff, split
 from cohortsum.node.tables.units import conversion
 
@@ -118,7 +118,8 @@ def test_fields_honour_quotes_within_their_line() -> None:
 def test_broken_rows_are_counted_and_never_shifted(tmp_path: Path) -> None:
     out = tmp_path / "t.rows"
     rows = ["a,1,2", "b,1", "c,1,2,3", 'd,"1,2', ",,", "", "e, 5 ,6"]
-    count = copy_rows(enumerate(rows, start=2), Layout(",", ("id", "x", "y")), Wanted(0, None, [2, 1]), out)
+    fields = fields_of(enumerate(rows, start=2), Layout(",", ("id", "x", "y")))
+    count = write_rows(fields, 3, Wanted(0, None, [2, 1]), out)
     assert (count.good, count.broken, count.first_broken) == (2, 3, ("3", "4", "5"))
     assert out.read_text() == '"a","","0","3"\n"e","","3","3"\n'
     assert cells_beside(out).read_text() == "2\x1f16\x1f5"

@@ -1,7 +1,10 @@
 """From an analysis as a study freezes it to the statistic that computes it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,19 +154,12 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
             return Pca(spec.name, covariance, spec.components, spec.matrix)
         case RegressionSpec():
             report = spec.report
-            regression = Regression(
-                name=spec.name,
-                outcomes=tuple(numbers[name] for name in spec.outcomes),
-                terms=tuple(write_term(term) for term in spec.terms),
-                variables=study.variables,
-                site_effect=spec.site_effect,
-                missing=spec.missing,
-                fraction_bits=bits,
+            regression = replace(
+                _linear(study, spec, spec.site_effect, where),
                 effect=None if report is None else report.effect,
                 correction="none" if report is None else report.correction,
                 contrasts={name: dict(weights) for name, weights in spec.contrasts.items()},
                 tests={name: tuple(write_term(term) for term in terms) for name, terms in spec.tests.items()},
-                where=where,
                 weights=None if spec.weights is None else numbers[spec.weights],
                 ridge=spec.ridge,
                 vif=spec.vif,
@@ -177,34 +173,16 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
         case MixedSpec():
             return Mixed(
                 name=spec.name,
-                regression=Regression(
-                    name=spec.name,
-                    outcomes=tuple(numbers[name] for name in spec.outcomes),
-                    terms=tuple(write_term(term) for term in spec.terms),
-                    variables=study.variables,
-                    site_effect="within",
-                    missing=spec.missing,
-                    fraction_bits=bits,
-                    where=where,
-                ),
+                regression=_linear(study, spec, "within", where),
                 ratios=spec.ratios,
                 site_size=spec.site_size,
                 max_ratio=spec.max_ratio,
             )
         case NormativeSpec():
+            curves = {spec.over: Curve(numbers[spec.over], spec.basis, spec.knots)}
             return Normative(
                 name=spec.name,
-                regression=Regression(
-                    name=spec.name,
-                    outcomes=tuple(numbers[name] for name in spec.outcomes),
-                    terms=tuple(write_term(term) for term in spec.terms),
-                    variables=study.variables,
-                    site_effect=spec.site_effect,
-                    missing=spec.missing,
-                    fraction_bits=bits,
-                    where=where,
-                    curves={spec.over: Curve(numbers[spec.over], spec.basis, spec.knots)},
-                ),
+                regression=_linear(study, spec, spec.site_effect, where, curves),
                 grid=grid_of(spec.grid, factors),
                 centiles=spec.centiles,
                 modelled=spec.scale == "modelled",
@@ -283,6 +261,27 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
             )
         case _:
             raise TypeError(f"analysis {spec.name}: no statistic computes kind {spec.kind}")
+
+
+def _linear(
+    study: FrozenStudy,
+    spec: RegressionSpec | MixedSpec | NormativeSpec,
+    site_effect: Literal["within", "none"],
+    where: Where | None,
+    curves: Mapping[str, Curve] = MappingProxyType({}),
+) -> Regression:
+    """Return the linear model that an analysis is or rests on: its outcomes on its terms."""
+    return Regression(
+        name=spec.name,
+        outcomes=tuple(study.numbers[name] for name in spec.outcomes),
+        terms=tuple(write_term(term) for term in spec.terms),
+        variables=study.variables,
+        site_effect=site_effect,
+        missing=spec.missing,
+        fraction_bits=fraction_bits(study.protection.max_participants),
+        where=where,
+        curves=curves,
+    )
 
 
 def grid_of(values: Mapping[str, Sequence[str | float]], factors: Mapping[str, Factor]) -> Grid:

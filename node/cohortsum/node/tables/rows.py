@@ -96,11 +96,6 @@ def cells_beside(target: Path) -> Path:
     return target.with_suffix(".cells")
 
 
-def copy_rows(numbered: Iterable[tuple[int, str]], layout: Layout, wanted: Wanted, target: Path) -> RowCount:
-    """Write the sound rows among ``numbered`` (line number, line) to ``target`` and return the counts."""
-    return write_rows(fields_of(numbered, layout), len(layout.names), wanted, target)
-
-
 def fields_of(
     numbered: Iterable[tuple[int, str]], layout: Layout, codes: Collection[str] = ()
 ) -> Iterator[tuple[str, Sequence[str] | None]]:

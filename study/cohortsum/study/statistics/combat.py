@@ -22,7 +22,6 @@ round, which is the residual sum of squares of this one.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +36,10 @@ from cohortsum.study.statistics.interface import (
     State,
     Statistic,
     Sums,
-    merge,
     set_name,
     to_grid,
 )
-from cohortsum.study.statistics.products import Slice, centred, floating, people_by_level, slices
+from cohortsum.study.statistics.products import Slice, centred, floating_sums, slices, who_counts
 from cohortsum.study.statistics.standards import Standard, absent, standard
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Number
@@ -113,16 +111,11 @@ class Combat(Statistic):
 
     def accumulate(self, batch: Batch) -> State:
         """Return people, x, xx, y, xy and yy of the people in the fit, as `regression` with ``within``."""
-        return reduce(
-            lambda state, other: merge((state, other)),
-            ({"people": people_by_level(part, 0), **floating(part)} for part in self._slices(batch)),
-        )
+        return floating_sums(self._slices(batch), 0)
 
     def members(self, batch: Batch) -> Members:
         """Return who is in the fit of each outcome: everybody, then by level."""
-        counted = np.zeros((len(self.outcomes), batch.people), np.bool_)
-        for part in self._slices(batch):
-            counted[:, part.people] = part.counted > 0
+        counted = who_counts(self._slices(batch), len(self.outcomes), batch.people)
         groups = self.design.groups(2)
         held = [group.holds(batch) for group in groups]
         return {

@@ -19,7 +19,6 @@ clipped that a study could reach. People sets are those of `regression`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -34,13 +33,12 @@ from cohortsum.study.statistics.interface import (
     State,
     Statistic,
     Sums,
-    merge,
     set_name,
 )
 from cohortsum.study.statistics.local_fit import LEAST_RESIDUAL, LocalEffect, Measure, local_fit
 from cohortsum.study.statistics.meta_tables import Request, meta_table
 from cohortsum.study.statistics.pooling import Course, Model, Pair, next_trial
-from cohortsum.study.statistics.products import centred, floating, people_by_level, slices, symmetric
+from cohortsum.study.statistics.products import centred, floating_sums, slices, symmetric, who_counts
 from cohortsum.study.statistics.random_effects import Trial
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.statistics.words import REST_BOUND, from_words, in_words
@@ -118,10 +116,7 @@ class Meta(Statistic):
         parts = slices(
             batch, self._design, self.outcomes, None if effect is None else effect.name, False, self.where
         )
-        return reduce(
-            lambda state, other: merge((state, other)),
-            ({"people": people_by_level(part, levels), **floating(part)} for part in parts),
-        )
+        return floating_sums(parts, levels)
 
     def members(self, batch: Batch) -> Members:
         """Return who counts for each outcome that is asked about: everybody, then by level."""
@@ -130,9 +125,8 @@ class Meta(Statistic):
         ]
         groups = self._design.groups(2)
         held = [group.holds(batch) for group in groups]
-        counted = np.zeros((len(self.outcomes), batch.people), np.bool_)
-        for part in slices(batch, self._design, self.outcomes, None, False, self.where):
-            counted[:, part.people] = part.counted > 0
+        parts = slices(batch, self._design, self.outcomes, None, False, self.where)
+        counted = who_counts(parts, len(self.outcomes), batch.people)
         return {
             name: counted[self.outcomes.index(outcome)] & at_levels
             for outcome in asked

@@ -15,15 +15,16 @@ Two ways to add:
 People go through in slices, so memory does not grow with people times outcomes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.statistics.design import Design
-from cohortsum.study.statistics.interface import to_grid
+from cohortsum.study.statistics.interface import State, merge, to_grid
 from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
 
@@ -142,6 +143,14 @@ def _outcomes(
     return y, counted
 
 
+def who_counts(parts: Iterable[Slice], groups: int, people: int) -> NDArray[np.bool_]:
+    """Return who counts in the slices of a batch of ``people``, (groups, people) bool."""
+    counted = np.zeros((groups, people), np.bool_)
+    for part in parts:
+        counted[:, part.people] = part.counted > 0
+    return counted
+
+
 def people_by_level(part: Slice, levels: int) -> Integers:
     """Return the people that count and how many of them are at each level, (groups, 1 + levels) int64."""
     at_level = np.equal.outer(part.levels, np.arange(levels)).astype(np.float64)
@@ -161,6 +170,12 @@ def floating(part: Slice) -> dict[str, Floats]:
         "yy": np.einsum("ij,ij->i", y, part.y),
     }
     return sums if part.weights is None else sums | {"w": part.over_counted(part.weights)}
+
+
+def floating_sums(parts: Iterable[Slice], levels: int) -> State:
+    """Return people and the float64 sums of at least one slice, added up."""
+    each: Iterator[State] = ({"people": people_by_level(part, levels), **floating(part)} for part in parts)
+    return reduce(lambda total, one: merge((total, one)), each)  # one at a time: there may be many slices
 
 
 def exact(part: Slice, fraction_bits: int) -> dict[str, Integers]:

@@ -51,7 +51,15 @@ from cohortsum.study.statistics.interface import (
 )
 from cohortsum.study.statistics.joint import Joint, joint_block, joint_products, joint_table
 from cohortsum.study.statistics.opening import opened
-from cohortsum.study.statistics.products import Slice, centred, exact, floating, people_by_level, slices
+from cohortsum.study.statistics.products import (
+    Slice,
+    centred,
+    exact,
+    floating,
+    people_by_level,
+    slices,
+    who_counts,
+)
 from cohortsum.study.statistics.regression_tables import Request, tables
 from cohortsum.study.statistics.sandwich import Sandwich
 from cohortsum.study.statistics.units import Where
@@ -172,9 +180,7 @@ class Regression(Statistic):
     def members(self, batch: Batch) -> Members:
         """Return who counts for each outcome, or for all under ``complete``: everybody, then by level."""
         outcomes = self.outcomes[:1] if self._complete else self.outcomes
-        counted = np.zeros((len(outcomes), batch.people), np.bool_)
-        for part in self.slices(batch):
-            counted[:, part.people] = part.counted > 0
+        counted = who_counts(self.slices(batch), len(outcomes), batch.people)
         groups = self.design.groups(2)
         held = [group.holds(batch) for group in groups]
         return {
