@@ -331,7 +331,8 @@ def test_the_bounds_hold_at_every_point(family: str, seed: int, size: float, sig
         return
     following = moved(following, tuple(size * rng.choice([-1.0, 0.0, 1.0]) for _ in range(5)))
     contribution(following, Batch(batch.people, wild, batch.levels), 7)
-    following.further(federate(following, [Batch(batch.people, wild, batch.levels)]))
+    again = following.further(federate(following, [Batch(batch.people, wild, batch.levels)]))
+    assert again is None or np.isfinite(again.parameters).all()
 
 
 def test_values_outside_the_range_count_at_its_end() -> None:
