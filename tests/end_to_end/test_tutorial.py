@@ -32,7 +32,7 @@ def test_a_revoked_site_is_taken_by_nobody(tmp_path: Path) -> None:
             town.carry("operator", f"consortium/{file}", SITES)
         for site in SITES[:-1]:
             town.type(site, "cohortsum node deny site deny.yaml deny.sig")
-        for site in SITES:
+        for site in reversed(SITES):  # oak first: the others' four approvals are enough to end the study
             town.type(site, steps.decide[-1])
         until(lambda: state_of(town) == "released", "the study is released")
     document = read_document(town.folders["operator"] / "consortium" / "results" / "asd-open" / "v1")
