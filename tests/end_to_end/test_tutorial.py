@@ -16,7 +16,7 @@ def test_a_revoked_site_is_taken_by_nobody(tmp_path: Path) -> None:
     town = Loopback(tmp_path)
     text = STUDY.replace("min_sites: 5 ", "min_sites: 4 ")
     text = text.replace("max_colluding_sites: 1 ", "max_colluding_sites: 0 ")
-    text += "deadlines: {gather: 15s, step: 10s, step_max: 10s}\n"
+    text += "deadlines: {gather: 80s, step: 10s, step_max: 10s}\n"
     steps = prepare(town, text)
     with ExitStack() as stack:
         stack.enter_context(town.started("operator", steps.run_hub))
