@@ -30,6 +30,12 @@ NEAR = 1e-2
 nothing about the next digits."""
 NOTHING = 1e-11
 """A step below this share of the trial value is what rounding of the value leaves: two sites have their root at once."""
+FLAT = 1e-5
+"""And where the step is below this share of it: interpolation that creeps towards a value of its own, because the score turns
+inside the bracket, says that it is close as well."""
+CREEP = 0.1
+"""Interpolation that moves by less than this share of the bracket, and is not `NEARLY` there, is given up for halving it."""
+NEARLY = 1e-3
 GROWTH = 4
 """While no step was negative, interpolation is trusted up to this many times the greatest trial value; else the next one is this
 many times as great, or lies this many steps beyond."""
@@ -99,7 +105,11 @@ def next_reml(trials: Sequence[Trial]) -> float | None:
     if high == inf:
         if not low < proposal <= GROWTH * low:
             proposal = low + steps[low] if len(trials) < 3 else max(low + GROWTH * steps[low], GROWTH * low)
-    elif not low < proposal < high or (len(trials) % 4 == 0 and high > 2 * low):
+    elif (
+        not low < proposal < high
+        or (len(trials) % 4 == 0 and high > 2 * low)
+        or _creeps(trials, proposal, high - low)
+    ):
         proposal = (low + high) / 2
     following = _parameter(proposal)
     return None if following in steps else following
@@ -115,10 +125,18 @@ def reml(trials: Sequence[Trial]) -> Trial | None:
     steps = {trial.tau2: trial.step for trial in trials}
     if abs(last.step) <= NOTHING * last.tau2:
         return last
+    if abs(last.step) > FLAT * last.tau2:
+        return None
     near = min(abs(trial.tau2 - last.tau2) for trial in trials[:-1])
     if near <= NEAR * last.tau2 and abs(_interpolated(steps) - last.tau2) <= CLOSE * last.tau2:
         return last
     return None
+
+
+def _creeps(trials: Sequence[Trial], proposal: float, width: float) -> bool:
+    """Return whether interpolation goes on from one end of the bracket without coming near the root."""
+    last = trials[-1]
+    return abs(last.step) > NEARLY * last.tau2 and abs(proposal - last.tau2) < CREEP * width
 
 
 def _bracket(steps: dict[float, float]) -> tuple[float, float]:
