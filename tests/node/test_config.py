@@ -108,7 +108,9 @@ def test_example_policy_loads_and_runs_in_this_version() -> None:
     assert policy.thresholds.min_participants_per_site == 20
     assert policy.statistics is not None
     assert set(policy.statistics) == set(KINDS)
-    assert policy.noise == ("none",)
+    assert policy.noise == ("distributed", "local", "none")
+    assert policy.budget is not None
+    assert (policy.budget.epsilon, policy.budget.delta) == (3.0, 1e-5)
 
 
 def test_every_unbuilt_part_of_a_policy_is_refused_by_name(tmp_path: Path) -> None:
@@ -119,7 +121,6 @@ def test_every_unbuilt_part_of_a_policy_is_refused_by_name(tmp_path: Path) -> No
         "disclosure control",
         "thresholds.count",
         "pattern_difference",
-        "budget",
         "waivers",
         "egress",
     ):

@@ -64,7 +64,6 @@ def test_a_study_that_reckons_with_fewer_colluding_sites_is_refused() -> None:
         ({"profile": "dpuk"}, "disclosure control"),
         ({"thresholds": {"count": 10}}, "thresholds.count"),
         ({"thresholds": {"pattern_difference": 10}}, "thresholds.pattern_difference"),
-        ({"budget": {"epsilon": 1, "delta": 0}}, "budget"),
         ({"egress": {"checkers": ["ann"]}}, "egress"),
     ],
 )

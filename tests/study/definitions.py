@@ -33,8 +33,6 @@ protection: {min_participants: 100, max_participants: 1000}
 privacy: {noise: none}
 """
 
-LATER = ["dp_sgd"]
-
 
 def frozen(text: bytes | str) -> FrozenStudy:
     return freeze(load_study(text.encode() if isinstance(text, str) else text, "study.yaml"))

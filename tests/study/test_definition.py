@@ -56,7 +56,7 @@ def test_the_full_example_loads_and_has_a_digest() -> None:
 def test_the_full_example_is_refused_by_name_before_it_runs() -> None:
     with pytest.raises(NotInThisVersionError) as caught:
         refuse_unbuilt(frozen(THICKNESS))
-    for field in ("privacy.noise", "checkers.consortium 1", "release.round_to", "near_duplicate reuse"):
+    for field in ("checkers.consortium 1", "release.round_to", "near_duplicate reuse"):
         assert field in caught.value.message
     assert "protection.mode" not in caught.value.message
 
@@ -76,7 +76,11 @@ def test_the_open_example_runs_on_68_regions() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("noise: none", "noise: local, epsilon: 1.0, delta: 1e-6", "privacy.noise local"),
+        (
+            "noise: none",
+            "noise: local, epsilon: 1.0, delta: 1e-6, adjacency: add_or_remove",
+            "privacy.adjacency add_or_remove",
+        ),
         ("protection: {", "protection: {mode: two_key, ", "protection.mode two_key"),
         ("protection: {", "protection: {mode: committee, committee: [a, b, c], ", "protection.committee"),
         ("privacy:", "release: {checkers: {consortium: 0, sites: any}}\nprivacy:", "checkers.sites any"),

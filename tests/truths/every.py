@@ -20,6 +20,9 @@ MODULES = (
     *(abide, fcon, cnsim, dssurv, lung, enigma),
 )
 
+UNDER_NOISE = frozenset({"dp_sgd"})
+"""Kinds that run under noise only: no other library gives the same digits."""
+
 
 def every() -> tuple[Comparison, ...]:
     """Return all comparisons; within a kind as the modules list them."""

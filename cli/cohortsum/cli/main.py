@@ -12,10 +12,12 @@ from typing import Annotated
 import typer
 
 from cohortsum.cli import (
+    audit,
     coordinator_admin,
     demo,
     keys,
     node_admin,
+    node_budget,
     node_studies,
     node_watch,
     notices,
@@ -42,6 +44,7 @@ app.add_typer(study.app, name="study")
 app.add_typer(keys.app, name="key")
 app.add_typer(coordinator_admin.app, name="coordinator")
 app.add_typer(node_admin.app, name="node")
+app.add_typer(audit.app, name="audit")
 app.add_typer(results.app, name="results")
 app.command("test-notice")(notices.test_notice)
 study.app.command("init")(study_files.init)
@@ -57,6 +60,7 @@ node_admin.app.command("preview")(node_studies.show_preview)
 node_admin.app.command("approve")(node_studies.approve)
 node_admin.app.command("decline")(node_studies.decline)
 node_admin.app.command("revoke")(node_studies.revoke)
+node_admin.app.command("budget")(node_budget.budget)
 node_admin.app.command("withdraw")(node_watch.withdraw)
 node_admin.app.command("status")(node_watch.status)
 node_admin.app.command("recover")(node_watch.recover)

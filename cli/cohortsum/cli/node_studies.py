@@ -15,13 +15,14 @@ from cohortsum.cli.keys import say
 from cohortsum.cli.node_admin import Folder, findings_table
 from cohortsum.cli.study import print_plan
 from cohortsum.cli.study_files import print_difference
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import ConfigurationError, PolicyError
 from cohortsum.node import inbox
 from cohortsum.node.board import StudyLine, read_board
+from cohortsum.node.budget_view import forecast_budget
 from cohortsum.node.daemon import FINAL
 from cohortsum.node.decisions import Asked, Decision, decide, read_asked, read_decisions
 from cohortsum.node.files import PRIVATE, write_new
-from cohortsum.node.findings import exit_code
+from cohortsum.node.findings import Severity, exit_code
 from cohortsum.node.preview import WORD_BYTES, Leaving, Preview, preview
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.difference import difference
@@ -117,6 +118,10 @@ def approve(
         )
     _show_change(folder, asked)
     print_plan(asked.plan, output())
+    worth = forecast_budget(folder, asked.plan)
+    output().print(f"budget here  {worth.sentence}", markup=False)
+    if worth.status is Severity.FAILURE:
+        raise PolicyError(f"study {study.study}: {worth.sentence}; {worth.cure}")
     say(
         f"\nsigned by statistician '{asked.statistician}'. Ask them to read the fingerprint: {study.fingerprint}"
     )

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cohortsum.cli.consoles import output
+from cohortsum.cli.noise_plan import print_noise
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -25,6 +26,7 @@ from cohortsum.study.definition import (
 )
 from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
 from cohortsum.study.definition.signing import sign_study, signed_study_to_json
+from cohortsum.study.forecasting import forecasts, refuse_nonsense
 from cohortsum.study.planning import StudyPlan, plan_study
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, sign and submit a study, and follow it.")
@@ -39,16 +41,22 @@ def check(
         int | None, typer.Option(help="Plan for this many invited sites; min_sites by default.", min=1)
     ] = None,
     roster: Annotated[Path | None, typer.Option(help="Plan for the sites of this consortium.yaml.")] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(help="Forecast the noise for so many people; min_participants by default.", min=1),
+    ] = None,
 ) -> None:
-    """Check a study file and print the plan: what travels, what must hold, who sees what."""
+    """Check a study file and print the plan: what travels, what must hold, who sees what, what noise does."""
     study = read_study(file)
     refuse_unbuilt(study)
     held = (
-        _invented_roster(study, sites or study.protection.min_sites)
+        invented_roster(study, sites or study.protection.min_sites)
         if roster is None
         else _read_roster(roster)
     )
-    print_plan(plan_study(study, held), output())
+    plan = plan_study(study, held)
+    print_plan(plan, output(), people)
+    refuse_nonsense(plan, people)
 
 
 @app.command()
@@ -61,6 +69,8 @@ def sign(
     """Freeze a study, with every name written out, and sign exactly these bytes."""
     study = read_study(file)
     refuse_unbuilt(study)
+    if study.privacy.noise != "none":
+        refuse_nonsense(plan_study(study, invented_roster(study, study.protection.min_sites)))
     write_new(out, signed_study_to_json(sign_study(study, identity, read_key(key))))
     console = output()
     console.print(f"study {study.study}, version {study.version}, for roster version {study.roster}")
@@ -85,8 +95,8 @@ def read_study(file: Path) -> FrozenStudy:
     return freeze(load_study(text, file.name))
 
 
-def print_plan(plan: StudyPlan, console: Console) -> None:
-    """Print what a study will do, without having seen any data."""
+def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> None:
+    """Print what a study will do, without having seen any data; noise for ``people`` people, or the least that it opens for."""
     study, protection = plan.study, plan.round.protection
     console.print(f"[bold]{study.title}[/bold]  (study {study.study}, version {study.version})")
     console.print(
@@ -130,25 +140,32 @@ def print_plan(plan: StudyPlan, console: Console) -> None:
         f"outcomes     at least {protection.suppliers_minimum} sites must supply one\n"
     )
 
+    noised = plan.round.noise is not None
+    if noised:
+        print_noise(plan, forecasts(plan, people), people or protection.min_participants, console)
+
     sees = Table(title="Who sees what", title_justify="left")
     sees.add_column("what")
     sees.add_column("who")
     sees.add_row("rows, ids, values", "nobody outside the site")
-    sees.add_row("one site's sums", "nobody: masked until added")
+    sees.add_row(
+        "one site's sums",
+        "nobody: noised, and masked until added" if noised else "nobody: masked until added",
+    )
     sees.add_row("number of people, capped and added", "every site and the coordinator")
     sees.add_row("which outcomes and levels a site has (yes or no)", "every site and the coordinator")
-    sees.add_row("the opened sums, small cells included", "the coordinator, before anyone checks them")
+    opened = "the opened sums with their noise" if noised else "the opened sums, small cells included"
+    sees.add_row(opened, "the coordinator, before anyone checks them")
     if plan.seen_by_sites:
         sees.add_row(
             f"the sums of {', '.join(plan.seen_by_sites)}, from which further rounds or values at the sites follow, and all "
             "others opened with them",
             "every site too, before anyone checks them",
         )
-    sees.add_row("results", "released at once: no checker, no noise, profile open_data")
+    sees.add_row("results", f"released at once: no checker, {study.privacy.noise} noise, profile open_data")
     console.print(sees)
-    console.print(
-        "The sums are exact: no noise is added. Only sites whose admin declares the data public (profile open_data) take part."
-    )
+    exact = "" if noised else "The sums are exact: no noise is added. "
+    console.print(f"{exact}Only sites whose admin declares the data public (profile open_data) take part.")
 
 
 def _read_roster(path: Path) -> Roster:
@@ -158,7 +175,7 @@ def _read_roster(path: Path) -> Roster:
         raise ConfigurationError(cannot_be_read(str(path), error)) from None
 
 
-def _invented_roster(study: FrozenStudy, sites: int) -> Roster:
+def invented_roster(study: FrozenStudy, sites: int) -> Roster:
     """Return a roster of as many sites as are planned for; a plan depends on their number only."""
 
     def entry(name: str, role: RoleName, number: int, index: int | None = None) -> IdentityEntry:

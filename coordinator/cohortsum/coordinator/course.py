@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.coordinator_states import DealtAhead
-from cohortsum.study.planning import Integers, StudyPlan
+from cohortsum.study.planning import Integers, Sites, StudyPlan
 
 MOST_AHEAD = 10
 """Secrets dealt in one exchange: what most fits need. One costs a site a key pair, and three shares for every other site."""
@@ -47,6 +47,11 @@ class Course:
     def sums(self) -> Mapping[str, Integers]:
         """The sums of the last round that opened."""
         return {**self.earlier, **self.opened[-1].sums}
+
+    @property
+    def sites(self) -> Sites:
+        """How many sites took part in the last round that opened, and are in its sum."""
+        return Sites(len(self.opened[-1].advertised), len(self.opened[-1].survivors))
 
     def take(self, opened: OpenedIteration) -> None:
         """Go on from a round that opened."""

@@ -17,6 +17,7 @@ from cohortsum.report.document import (
     SCHEMA,
     LeftOut,
     Participation,
+    Privacy,
     Release,
     ResultDocument,
     RosterIdentity,
@@ -26,8 +27,9 @@ from cohortsum.report.document import (
     Thresholds,
 )
 from cohortsum.report.release import release_files
+from cohortsum.study.claim import claim_of, sentences
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.planning import StudyPlan
+from cohortsum.study.planning import Sites, StudyPlan
 from cohortsum.study.results import Table
 
 
@@ -85,7 +87,8 @@ def result_document(
         epoch=study.epoch,
         profile="open_data",
         waivers=(),
-        noise="none",
+        noise=study.privacy.noise,
+        privacy=_privacy(plan, rounds),
         release=Release(state="released", checker="no checker"),
         sites=Participation(
             took_part=tuple(took_part),
@@ -100,6 +103,27 @@ def result_document(
             min_honest_inputs=protection.min_honest_inputs,
         ),
         tables=tuple(TableBlock.of(table) for table in tables),
+    )
+
+
+def _privacy(plan: StudyPlan, rounds: Sequence[OpenedIteration]) -> Privacy | None:
+    """Return the promise of the noise, for the round that counts on the fewest sites."""
+    fewest = min(rounds, key=lambda opened: len(opened.advertised))
+    claim = claim_of(plan, Sites(len(fewest.advertised), len(fewest.survivors)), len(rounds))
+    if claim is None:
+        return None
+    return Privacy(
+        adjacency=claim.adjacency,
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        study_epsilon=claim.study_epsilon,
+        honest_sites=claim.honest,
+        fallback_epsilon=claim.fallback_epsilon,
+        nano_rho=claim.nano_rho,
+        sampling_rate=claim.sampling_rate,
+        openings=claim.openings,
+        unprotected=claim.unprotected,
+        sentences=sentences(claim),
     )
 
 

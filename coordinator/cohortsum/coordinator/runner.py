@@ -359,7 +359,9 @@ class StudyRunner:
 
     async def _publish(self, course: Course, unfinished: str = "") -> Outcome:
         """Release the tables of the rounds that opened; ``unfinished`` says why no further one did."""
-        tables = course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums)
+        tables = (
+            course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums, course.sites)
+        )
         first = course.opened[0]
         document = result_document(
             self.plan,

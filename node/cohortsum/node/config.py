@@ -171,8 +171,8 @@ class AutoApproval(Model):
 class Budget(Model):
     """The privacy budget of the data set's lifetime, over all studies."""
 
-    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    delta: Annotated[float, Field(ge=0, lt=1)]
+    epsilon: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+    delta: Annotated[float, Field(gt=0, le=1e-5)]
 
 
 class Waiver(Model):
@@ -221,7 +221,6 @@ def refuse_unbuilt_policy(policy: PolicyConfig) -> None:
         "disclosure control (profile: dpuk)": policy.profile == "dpuk",
         "thresholds.count": bounds.count is not None,
         "thresholds.pattern_difference": bounds.pattern_difference is not None,
-        "budget": policy.budget is not None,
         "waivers": bool(policy.waivers),
         "egress": policy.egress is not None,
     }

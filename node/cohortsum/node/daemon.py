@@ -151,6 +151,7 @@ class Daemon:
         if here is not None:
             if here.line.state != entry.state:
                 here.line.state = entry.state
+                self._give_back(entry)
                 await self._tell_end(here)
             return
         if entry.state in FINAL and entry.digest not in inbox.held(self._folder):
@@ -181,10 +182,19 @@ class Daemon:
         study = asked.plan.study
         line = StudyLine(study.digest.hex(), study.study, study.version, entry.state, "waits for a decision")
         self._studies[entry.digest] = Here(signed, asked, line)
+        self._give_back(entry)
         log.info("study.heard", study=study.study, version=study.version, fingerprint=study.fingerprint)
         decision = self._decisions(study.digest) or self._by_policy(asked)
         if decision is None and entry.state not in FINAL:
             await self._tell(NoticeKind.STUDY_TO_APPROVE, self._studies[entry.digest])
+
+    def _give_back(self, entry: service_pb2.StudyEntry) -> None:
+        """Release what is set aside in the privacy budget for a study that is over; it may have ended while this node was away."""
+        if entry.state in FINAL:
+            try:
+                self._site().ledger.budget.release(entry.digest)
+            except CohortsumError as error:  # it lapses with the study at the latest
+                log.warning("budget.not_given_back", study=entry.name, reason=error.message)
 
     async def _fetch(self, digest: bytes) -> SignedStudy:
         request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=digest)

@@ -19,7 +19,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import Floors, floors_for, limits_of, status_of
+from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.approvals import approve
@@ -34,6 +34,7 @@ from cohortsum.study.cells import Cells, expected_cells
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.spending import Spending, spending_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -80,7 +81,7 @@ class Joined:
     """A study this site takes part in, with its data ready.
 
     ``people`` are the people sets of what it supplies, None where no rule of this site is about people; ``cells`` is how they
-    must overlap at a protected site.
+    must overlap at a protected site; ``spending`` is what the study may cost this site's people, None without noise.
     """
 
     plan: StudyPlan
@@ -94,6 +95,7 @@ class Joined:
     limits: Limits
     status: Status
     cells: Cells = field(repr=False)
+    spending: Spending | None
 
 
 def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
@@ -165,8 +167,9 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             raise DataError(
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
-        ruled, status = limits_of(study, site.policy), status_of(site.policy)
-        supplied = plan.narrowed(supplied, _allowed(study, status, decision.analyses))
+        ruled, status, spending = limits_of(study, site.policy), status_of(site.policy), spending_of(plan)
+        exact = status if spending is None else Status.DERIVABLE
+        supplied = plan.narrowed(supplied, _allowed(study, exact, decision.analyses))
         limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
         people, cells = None, frozenset[frozenset[str]]()
         if site.ledger.status() not in (None, status):
@@ -181,7 +184,9 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
                     "nothing exact may follow"
                 )
             people = people_sets(plan, tables, supplied, site.ledger.people_key())
-        if people is not None and status is Status.PROTECTED:
+        if people is not None and spending is not None:
+            pass  # charged noise covers any people, at a protected site too
+        elif people is not None and status is Status.PROTECTED:
             cells = expected_cells(plan, supplied)
             sets = asked_sets(plan, people, plan.round.blocks, supplied, 1)
             check_write(history_of(site), b"", Step(study.digest, 1, LATEST), sets, limits, status, cells)
@@ -190,6 +195,8 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
                 log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+        if spending is not None:
+            site.ledger.budget.reserve(study, spending, budget_of(site.policy))
     except BaseException:
         tables.close()
         raise
@@ -206,6 +213,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         limits,
         status,
         cells,
+        spending,
     )
 
 

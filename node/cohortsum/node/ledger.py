@@ -12,11 +12,13 @@ import json
 import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.budget import Budget
 from cohortsum.node.epochs import REBUILT, Epochs
 from cohortsum.node.ledger_file import LedgerFile, now
 from cohortsum.protocol.effects import (
@@ -33,11 +35,27 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.ledger import History, NamedRound, PeopleSet, Status, Step, Write
 from cohortsum.protocol.ledger.history import Closed, Named, Unresolved
 from cohortsum.protocol.proof import ProvenRound
+from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.planning import by_block
+from cohortsum.study.privacy.lifetime import Cost
 from cohortsum.study.sums import Integers, pack, unpack
 
-ProvenDeed = tuple[ProvenRound, bytes, str, int, Mapping[str, PeopleSet] | None]
-"""What a transcript proves, with digest, id and version of its study, and whose rows had entered; None: not known any more."""
+
+@dataclass(frozen=True, slots=True)
+class ProvenDeed:
+    """What a transcript proves of this site.
+
+    Attributes:
+        proven: the round and what the site signed in it.
+        study: it belongs to.
+        people: whose rows had entered; None: not known any more.
+        cost: of the masked input to the privacy budget; None without noise.
+    """
+
+    proven: ProvenRound
+    study: FrozenStudy
+    people: Mapping[str, PeopleSet] | None = field(repr=False)
+    cost: Cost | None
 
 
 class Ledger:
@@ -48,12 +66,14 @@ class Ledger:
 
     Attributes:
         epochs: which data each epoch label stands for, and the study versions seen.
+        budget: what noised rounds have cost the people, and what is set aside for them.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._file = LedgerFile(path)
         self._database = self._file.database
         self.epochs = Epochs(self._file)
+        self.budget = Budget(self._file)
 
     def write(
         self,
@@ -61,6 +81,7 @@ class Ledger:
         record: Record,
         people: Mapping[str, PeopleSet] = MappingProxyType({}),
         status: Status = Status.DERIVABLE,
+        charged: bool = False,
     ) -> None:
         """Make a record durable. Raises StoreError if it cannot be, or if it contradicts an earlier one.
 
@@ -69,6 +90,7 @@ class Ledger:
             record: what is done next.
             people: with a spent context, the people sets that entered it, by name; none where no rule is about people.
             status: with the first spent context, what this site is from then on.
+            charged: with a spent context, whether it is charged to the privacy budget; all of it is durable, or nothing is.
         """
         with self._file.transaction():
             match record:
@@ -85,6 +107,8 @@ class Ledger:
                 case ContextSpent():
                     self._deed(record.context, "spent", record.masked)
                     self._spend(record, people)
+                    if charged:
+                        self.budget.charge(record.context, study)
                     self._database.execute(
                         "INSERT OR IGNORE INTO facts VALUES ('status', ?)", (status.value,)
                     )
@@ -166,7 +190,7 @@ class Ledger:
         """Return whom this site, with roster index ``site``, has answered for, and what is known of the openings."""
         query = """
             SELECT context, h1, h2, advertisers, delivered, people, closed, rounds.study, iteration, attempt,
-                named.survivors, named.signatures
+                named.survivors, named.signatures, EXISTS (SELECT 1 FROM charges WHERE charges.context = writes.context)
             FROM writes JOIN rounds USING (context) LEFT JOIN named USING (context) ORDER BY writes.rowid
         """
         with self._file.reading():
@@ -236,8 +260,9 @@ class Ledger:
             self._name(proven.context, proven.survivors, proven.signatures)
 
     def close_write(self, context: bytes) -> None:
-        """Note that an attempt is closed: its masked input counts as not made, and its survivors bind nobody."""
+        """Note that an attempt is closed: its masked input counts as not made and costs nothing, its survivors bind nobody."""
         with self._file.transaction():
+            self.budget.refund(context)
             self._database.execute(
                 "UPDATE writes SET closed = ? WHERE context = ? AND closed IS NULL", (now(), context)
             )
@@ -256,7 +281,7 @@ class Ledger:
         """Return how often this ledger was rebuilt."""
         return int(self._file.fact("incarnation") or 0)
 
-    def rebuild(self, rounds: Sequence["ProvenDeed"], unknown_epochs: Sequence[str]) -> None:
+    def rebuild(self, rounds: Sequence[ProvenDeed], unknown_epochs: Sequence[str]) -> None:
         """Add everything that transcripts prove and this ledger lacks, and lift the mark; never takes anything away.
 
         What the site may have answered after its masked input counts as answered.
@@ -266,9 +291,11 @@ class Ledger:
             unknown_epochs: labels whose content is not known any more; they are closed.
         """
         with self._file.transaction():
-            for proven, study, name, version, people in rounds:
-                self._rebuild_one(proven, study, people)
-                self.epochs.note_version(name, version)
+            for deed in rounds:
+                self._rebuild_one(deed.proven, deed.study.digest, deed.people)
+                if deed.cost is not None:
+                    self.budget.restore(deed.proven.context, deed.study, deed.cost)
+                self.epochs.note_version(deed.study.study, deed.study.version)
             for epoch in unknown_epochs:
                 self.epochs.close(epoch, REBUILT)
             number = self.incarnation() + 1
@@ -347,14 +374,26 @@ class Ledger:
         )
 
 
-Row = tuple[bytes, bytes, bytes, str, str, str, str | None, bytes, int, int, str | None, str | None]
+Row = tuple[bytes, bytes, bytes, str, str, str, str | None, bytes, int, int, str | None, str | None, int]
 
 
 def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
     """Return one masked input of the ledger, with the people sets that its row names."""
-    context, h1, h2, advertisers, delivered, people, closed, study, iteration, attempt, survivors, signed = (
-        row
-    )
+    (
+        context,
+        h1,
+        h2,
+        advertisers,
+        delivered,
+        people,
+        closed,
+        study,
+        iteration,
+        attempt,
+        survivors,
+        signed,
+        noised,
+    ) = row
     step, members = Step(study, iteration, attempt), frozenset[int](json.loads(advertisers))
     named_people: dict[str, str] = json.loads(people)
     fate: Unresolved | Named | Closed = Unresolved()
@@ -375,5 +414,5 @@ def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
         fate = Named(named, gate_only=False)
     held = tuple((name, sets[digest]) for name, digest in named_people.items())
     return Write(
-        context, step, h1, h2, members, frozenset(json.loads(delivered)), held, noised=False, fate=fate
+        context, step, h1, h2, members, frozenset(json.loads(delivered)), held, noised=bool(noised), fate=fate
     )

@@ -68,6 +68,25 @@ CREATE TABLE IF NOT EXISTS seen_sums (
     survivors TEXT NOT NULL,
     sums BLOB NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS reservations (
+    study BLOB PRIMARY KEY,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    adjacency TEXT NOT NULL,
+    nano_rho INTEGER NOT NULL,
+    rate REAL NOT NULL,
+    attempts INTEGER NOT NULL,
+    expires TEXT NOT NULL,
+    since TEXT NOT NULL,
+    released TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS charges (
+    context BLOB PRIMARY KEY REFERENCES writes (context),
+    study BLOB NOT NULL REFERENCES reservations (study),
+    at TEXT NOT NULL,
+    refunded TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS charges_by_study ON charges (study);
 CREATE TABLE IF NOT EXISTS deeds (
     context BLOB NOT NULL REFERENCES rounds (context),
     deed TEXT NOT NULL,

@@ -93,9 +93,22 @@ def check_write(
     status: Status = Status.DERIVABLE,
     cells: Cells = frozenset(),
     people_rule: bool = True,
+    noised: bool = False,
 ) -> None:
-    """Raise PolicyError unless the masked input of ``context`` may be written now, given everything written so far."""
-    request = Request(context, step, status, sets, cells, people_rule=people_rule)
+    """Raise PolicyError unless the masked input of ``context`` may be written now, given everything written so far.
+
+    Under charged noise any people may be answered for; how often, the privacy budget says.
+    """
+    request = Request(
+        context,
+        step,
+        status,
+        sets,
+        cells,
+        noised=noised,
+        people_rule=people_rule,
+        max_attempts=len(history.writes) + 1,
+    )
     decision = may_answer(history, request, limits, lambda _named, _site, _signature: False)
     if isinstance(decision, Refused):
         raise PolicyError(f"the release ledger: {decision.reason}")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cohortsum.crypto.errors import PolicyError
+from cohortsum.node.budget import DEFAULT_DELTA, DEFAULT_EPSILON, Limit
 from cohortsum.node.config import PolicyConfig, refuse_unbuilt_policy
 from cohortsum.protocol.ledger import Limits, Status
 from cohortsum.study.definition import FrozenStudy
@@ -29,6 +30,12 @@ def limits_of(study: FrozenStudy, policy: PolicyConfig) -> Limits | None:
 def status_of(policy: PolicyConfig) -> Status:
     """Return whether this site's total may be found by subtracting."""
     return Status.PROTECTED if policy.thresholds.site_totals == "protected" else Status.DERIVABLE
+
+
+def budget_of(policy: PolicyConfig) -> Limit:
+    """Return the budget of this site's data over all studies: epsilon 3 at delta 1e-5 where policy.yaml says nothing."""
+    written = policy.budget
+    return Limit(DEFAULT_EPSILON, DEFAULT_DELTA) if written is None else Limit(written.epsilon, written.delta)
 
 
 def floors_for(study: FrozenStudy, policy: PolicyConfig) -> Floors:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import CohortsumError, PolicyError
+from cohortsum.node.budget_view import forecast_budget
 from cohortsum.node.config import NodeConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
@@ -116,6 +117,7 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
     findings.append(
         _tried("policy", f"profile {policy.profile} allows it", lambda: floors_for(study, policy))
     )
+    findings.append(forecast_budget(folder, plan))
     findings.append(check_snapshot(folder, config, study))
     findings.append(_versions(folder, study))
     try:
@@ -227,6 +229,8 @@ def _people_rule(
     """Return what the people rule says, and the items that it leaves out with its reasons."""
     policy = load_policy_config(folder / "policy.yaml")
     limits = limits_of(plan.study, policy)
+    if plan.round.noise is not None:
+        return ok("people rule", "not asked: charged noise covers any set of people"), {}
     index = load_pin(folder).of_version(plan.study.roster).sites[SiteId(site)]
     if status_of(policy) is Status.PROTECTED:
         return _protected(folder, index, plan, tables, supplied), {}

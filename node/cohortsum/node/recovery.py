@@ -35,6 +35,7 @@ from cohortsum.protocol.roster import Role, Roster
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.spending import spending_of
 from cohortsum.wire.v1 import round_pb2, service_pb2
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -66,14 +67,14 @@ async def resolve(folder: Path, caller: Caller, signer: Signer, ledger: Ledger) 
     pin = load_pin(folder)
     for context in ledger.unresolved():
         try:
-            (proven, *_), _ = await _prove(folder, caller, pin, signer, context)
+            deed, _ = await _prove(folder, caller, pin, signer, context)
         except RemoteProtocolError as error:
             log.warning(
                 "transcript.refused", context=context.hex()[:16], check=error.check, sentence=error.message
             )
             continue
-        if proven.signatures:
-            ledger.name(proven)
+        if deed.proven.signatures:
+            ledger.name(deed.proven)
 
 
 async def rebuild(folder: Path, caller: Caller, signer: Signer) -> Rebuilt:
@@ -96,7 +97,7 @@ async def rebuild(folder: Path, caller: Caller, signer: Signer) -> Rebuilt:
         proven.append(deed)
         epochs.add(epoch)
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        forgotten = sum(not ledger.has_spent(deed[0].context) for deed in proven)
+        forgotten = sum(not ledger.has_spent(deed.proven.context) for deed in proven)
         unknown = sorted(epoch for epoch in epochs if not _known(folder, ledger, epoch))
         ledger.rebuild(proven, unknown)
         return Rebuilt(len(proven), forgotten, tuple(unknown), ledger.incarnation())
@@ -129,7 +130,8 @@ async def _prove(
         raise RemoteProtocolError("T2", "the round is under a roster without this site")
     proven = read_transcript(transcript, index, plan.round, roster)
     people = _people_of(folder, plan, proven.supplied)
-    return (proven, study.digest, study.study, study.version, people), study.epoch
+    spending = spending_of(plan)
+    return ProvenDeed(proven, study, people, None if spending is None else spending.cost), study.epoch
 
 
 def _people_of(folder: Path, plan: StudyPlan, supplied: frozenset[str]) -> Mapping[str, PeopleSet] | None:

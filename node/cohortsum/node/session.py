@@ -20,6 +20,7 @@ from cohortsum.crypto.errors import (
     RemoteProtocolError,
 )
 from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.noise import NoiseStream
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
@@ -34,9 +35,20 @@ from cohortsum.protocol.approvals import ApprovalBook, decline
 from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
-from cohortsum.protocol.effects import Contribute, DealtAhead, RoundOver, RoundSeen, Send, SiteEffect, SumSeen
+from cohortsum.protocol.effects import (
+    Contribute,
+    DealtAhead,
+    Record,
+    RoundOver,
+    RoundSeen,
+    Send,
+    SetOpened,
+    SiteEffect,
+    SumSeen,
+)
 from cohortsum.protocol.ledger import PeopleSet, Status, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.noise import draw_noise
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
@@ -206,7 +218,7 @@ class StudySession:
             earlier=joined.earlier,
             counter=site.ledger.counter(),
             peers=site.ledger.peers(),
-            protected=joined.status is Status.PROTECTED,
+            protected=joined.status is Status.PROTECTED and joined.spending is None,
             used=self._used(joined, named),
             named=named,
             previous=course.previous,
@@ -234,12 +246,18 @@ class StudySession:
                     self._where().hold(effect.secrets)
                 case _:
                     if self._joined is not None:
-                        study = self._joined.plan.round.study_digest
-                        self._site.ledger.write(study, effect, self._entering, self._joined.status)
+                        self._record(self._joined, effect)
                     self._log.info("round.record", deed=type(effect).__name__)
                     if isinstance(effect, SumSeen):
                         self._see(effect)
         return tuple(sends)
+
+    def _record(self, joined: Joined, record: Record) -> None:
+        """Make a record durable, with what it costs; a study that has had its last round gives back what it did not use."""
+        ledger, study = self._site.ledger, joined.plan.round.study_digest
+        ledger.write(study, record, self._entering, joined.status, charged=joined.spending is not None)
+        if isinstance(record, SetOpened) and joined.spending is not None and joined.plan.most_rounds == 1:
+            ledger.budget.release(study)
 
     def _contribute(self, effect: Contribute) -> tuple[SiteEffect, ...]:
         joined, machine = self._joined, self._machine
@@ -249,8 +267,14 @@ class StudySession:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
         plan = self._where().plan
         self._entering = self._whose(joined, plan, effect)
+        noise = _noise(
+            plan, effect
+        )  # before a row is read: how long it takes to draw tells of it, and so of nothing else
         least = 0.0 if joined.people is None else float(joined.limits.k)
         people, values = plan.contribution(joined.tables.batches, effect.blocks, joined.supplied, least)
+        if noise is not None:
+            values += noise
+            noise[:] = 0
         effects = machine.contribute(people, values)
         reach("r2.masked")
         return effects
@@ -259,7 +283,8 @@ class StudySession:
         """Return the attempt of this study in which t sites named this protected site a survivor, or nothing."""
         own = self._site.signer.identity.index
         mine = [context for context, survivors in named.items() if own in survivors]
-        return mine[0] if mine and joined.status is Status.PROTECTED else b""
+        exact = joined.spending is None
+        return mine[0] if mine and exact and joined.status is Status.PROTECTED else b""
 
     def _bury(self, joined: Joined, envelope: Envelope) -> None:
         """Record that nobody can open an attempt any more in which this site had masked its values."""
@@ -295,7 +320,8 @@ class StudySession:
         sets = asked_sets(plan, people, effect.blocks, joined.supplied, joined.limits.k)
         step = Step(plan.study.digest, self._key.iteration, self._key.attempt)
         history, standing = history_of(self._site), (joined.status, cells)
-        check_write(history, effect.context, step, sets, joined.limits, *standing)
+        noised = joined.spending is not None
+        check_write(history, effect.context, step, sets, joined.limits, *standing, noised=noised)
         return {asked.name: asked.people for asked in sets}
 
     def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:
@@ -315,3 +341,16 @@ class StudySession:
         self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /
     ) -> None:
         add_masks_parallel(vector, plus, minus, self._site.pool, os.cpu_count() or 1)
+
+
+def _noise(plan: StudyPlan, effect: Contribute) -> Integers | None:
+    """Return this site's noise for what travels, drawn anew for this attempt; None where the study has none."""
+    noise = plan.round.noise
+    if noise is None:
+        return None
+    stream = NoiseStream.fresh()
+    blocks = [(block.name, block.size) for block in effect.blocks]
+    try:
+        return draw_noise(noise, blocks, noise.honest(effect.advertised, plan.round.protection), stream)
+    finally:
+        stream.wipe()

@@ -53,8 +53,9 @@ profile: {profile}
 #   min_participants_per_site: 20
 #   max_colluding_sites: 1       # a study must reckon with at least this many
 # statistics: [summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca,
-#   regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox]
-# noise: [none]                  # kinds of noise allowed
+#   regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox, dp_sgd]
+# noise: [none]                  # kinds of noise allowed: distributed, local, none
+# budget: {{epsilon: 3, delta: 1.0e-5}}  # of the data's whole lifetime, over all studies with noise
 # auto_approve:                  # nothing is approved without asking, unless you describe it here
 #   - statisticians: [stat1]
 #     statistics: [summary, regression]

@@ -99,10 +99,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Contribute:
-    """The site is to compute the values of ``blocks`` and hand them to the machine."""
+    """The site is to compute the values of ``blocks`` and hand them to the machine; ``advertised`` sites take part."""
 
     context: bytes
     blocks: tuple[PlannedBlock, ...]
+    advertised: int
 
 
 @dataclass(frozen=True, slots=True)

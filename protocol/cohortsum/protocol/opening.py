@@ -99,7 +99,9 @@ def check_result(
             "the opened number of people is above max_participants or below the gate; nothing is published",
         )
     bounds = [
-        (people if block.per == "person" else survivors) * block.unit_bound + survivors for block in blocks
+        (people if block.per == "person" else survivors) * block.unit_bound
+        + survivors * (1 + plan.noise_bounds.get(block.name, 0))
+        for block in blocks
     ]
     block = first_beyond(blocks, bounds, values)
     if block is not None:

@@ -4,8 +4,9 @@ The study room builds one plan from a study file; both daemons and the offline v
 protocol moves vectors on the ring of integers modulo 2**64 and never learns what a mean is.
 
 No wrap: a sum of N people, each adding at most b grid units to a number, stays inside the signed range while
-``N_max * b + n_sites < 2**63`` (one more unit per site for the one rounding of site blocks). A plan that breaks this is
-refused when it is made, and the opened number of people is compared with N_max before anything else is believed.
+``N_max * b + n_sites * (1 + w) < 2**63``: per site one more unit for the one rounding of site blocks, and w for the noise it may add
+(`noise`). A plan that breaks this is refused when it is made, and the opened number of people is compared with N_max before
+anything else is believed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.encoding import digest, encode, number
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.protocol.bounds import Protection
+from cohortsum.protocol.noise import NoisePlan
 
 PLAN = "cohortsum/v1/plan"
 GATE_LENGTH = 1
@@ -61,6 +63,8 @@ class RoundPlan:
         seen: whether sites may see the opened sums and recompute them, because another round or their own rows need them.
         iteration: 1 for the first round of a study.
         parameters: digest of the numbers that an iteration depends on, 32 bytes; empty in the first.
+        noise: what every site adds before it masks, or None.
+        noise_bounds: by block, the greatest magnitude of one site's noise; blocks that have none are absent.
         length: how many numbers all blocks hold.
         digest: SHA-256 over everything above: two builders of one study must agree on it.
     """
@@ -75,20 +79,34 @@ class RoundPlan:
     seen: bool = False
     iteration: int = 1
     parameters: bytes = b""
+    noise: NoisePlan | None = None
+    noise_bounds: Mapping[str, int] = field(init=False, repr=False, compare=False)
     length: int = field(init=False)
     digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Prove that no number can wrap, or refuse the plan."""
+        """Prove that no number can wrap and that noise covers every number it must, or refuse the plan."""
+        object.__setattr__(self, "noise_bounds", self._noise_bounds())
         for block in self.blocks:
             most = self.protection.max_participants if block.per == "person" else self.sites_invited
-            if most * block.unit_bound + self.sites_invited >= 2 ** (WORD_BITS - 1):
+            site = 1 + self.noise_bounds.get(block.name, 0)
+            if most * block.unit_bound + self.sites_invited * site >= 2 ** (WORD_BITS - 1):
                 raise ConfigurationError(
                     f"block {block.name}: the sum of max_participants {self.protection.max_participants} could wrap "
                     f"modulo 2**{WORD_BITS}; lower max_participants or narrow the variable's range"
                 )
         object.__setattr__(self, "length", sum(block.size for block in self.blocks))
         object.__setattr__(self, "digest", self._digest())
+
+    def _noise_bounds(self) -> Mapping[str, int]:
+        if self.noise is None:
+            return {}
+        covered = [*self.noise.public, *(name for part in self.noise.parts for name in part.blocks)]
+        if sorted(covered) != sorted(block.name for block in self.blocks[1:]):
+            raise ConfigurationError(
+                "the noise of a round must cover every block but the number of people and what is public, each once"
+            )
+        return self.noise.bounds(self.sites_invited, self.protection)
 
     def _digest(self) -> bytes:
         parts = [
@@ -121,6 +139,7 @@ class RoundPlan:
             encode(*(item.encode() for item in self.items)),
             *parts,
             *((encode(number(self.iteration), self.parameters),) if self.seen else ()),
+            *(() if self.noise is None else (self.noise.encoded(),)),
         )
 
     def kept(self, supplies: Mapping[int, frozenset[str]]) -> tuple[PlannedBlock, ...]:

@@ -268,7 +268,7 @@ class SiteRound:
             secrets = slot_context(opening.dealt, opening.slot)
             roll = Roll(setup.ahead.h1, setup.ahead.threshold, adverts, secrets)
             contributing = Contributing(attempt, roll, Dealt(setup.ahead.h2, shares))
-            return contributing, (seen, Contribute(context, blocks))
+            return contributing, (seen, Contribute(context, blocks, len(adverts)))
         own = Seeds.draw(self._randomness, opening.ahead)
         attempt = Attempt(context, bound, within, blocks, supplies, own)
         standing = (setup.counter, setup.protected, setup.used)
@@ -312,7 +312,7 @@ class SiteRound:
         own.channel.wipe()
         attempt = replace(attempt, seeds=own.shared)
         contributing = Contributing(attempt, roll, dealt)
-        effect = Contribute(attempt.context, attempt.blocks)
+        effect = Contribute(attempt.context, attempt.blocks, len(roll.adverts))
         if not own.ahead:
             return contributing, (effect,)
         held = Ahead(attempt.context, roll.h1, dealt.h2, roll.threshold, roll.adverts, own.ahead, slots)

@@ -227,12 +227,16 @@ def contribution(setup: SiteSetup, attempt: Attempt, people: int, values: NDArra
     if values.dtype != np.int64 or values.shape != (sum(block.size for block in attempt.blocks),):
         raise LocalProtocolError("R2.9", "the values do not have the plan's layout")
     supplied = attempt.supplies[setup.index]
+    noise = setup.plan.noise_bounds
     bounds = [
-        0
-        if block.supply and not block.supply[0] <= supplied
-        else block.unit_bound * people + 1
-        if block.per == "person"
-        else block.unit_bound
+        (
+            0
+            if block.supply and not block.supply[0] <= supplied
+            else block.unit_bound * people + 1
+            if block.per == "person"
+            else block.unit_bound
+        )
+        + noise.get(block.name, 0)
         for block in attempt.blocks
     ]
     beyond = first_beyond(attempt.blocks, bounds, values)

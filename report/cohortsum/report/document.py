@@ -5,8 +5,8 @@ and who checked them, and holds every table. A cell is a number, text, or ``{"ab
 number that stands for a withheld one. Unknown keys are refused in both directions, so a reader either understands all
 of a document or says that it does not.
 
-Schema 1 knows what this version can produce: no waivers, no noise, and the state `released` without a checker. A later
-schema gets a new number; the meaning of this one never changes.
+Schema 1 knows what this version can produce: no waivers, and the state `released` without a checker. A later schema gets
+a new number; the meaning of this one never changes.
 """
 
 import json
@@ -113,6 +113,22 @@ class Thresholds(_Model):
     min_honest_inputs: PositiveInt
 
 
+class Privacy(_Model):
+    """What the noise promises, and in plain words; absent without noise."""
+
+    adjacency: Literal["replace_one", "add_or_remove"]
+    epsilon: Annotated[FiniteFloat, Field(gt=0, description="of everything this study opened")]
+    delta: Annotated[FiniteFloat, Field(gt=0, lt=1)]
+    study_epsilon: Annotated[FiniteFloat, Field(gt=0, description="the study's total")]
+    honest_sites: Annotated[PositiveInt, Field(description="whose noise the claim counts on")]
+    fallback_epsilon: Annotated[FiniteFloat, Field(gt=0, description="should the masks of one site fail")]
+    nano_rho: PositiveInt
+    sampling_rate: Annotated[FiniteFloat, Field(gt=0, le=1)]
+    openings: PositiveInt
+    unprotected: Annotated[tuple[Name, ...], Field(description="variables that the study declares public")]
+    sentences: tuple[Name, ...]
+
+
 class AbsentCell(_Model):
     """No number here, and why."""
 
@@ -168,7 +184,8 @@ class ResultDocument(_Model):
     epoch: Annotated[Name, Field(description="label of the data epoch of the cohort")]
     profile: Literal["dpuk", "open_data"]
     waivers: tuple[()]
-    noise: Literal["none"]
+    noise: Literal["none", "distributed", "local"]
+    privacy: Privacy | None = None
     release: Release
     sites: Participation
     thresholds: Thresholds
@@ -179,6 +196,8 @@ class ResultDocument(_Model):
         names = [table.analysis for table in self.tables]
         if len(set(names)) != len(names):
             raise ValueError("every table must have its own name")
+        if (self.noise == "none") != (self.privacy is None):
+            raise ValueError("a document with noise says what it promises, and one without does not")
         return self
 
 
@@ -219,10 +238,14 @@ def provenance(document: ResultDocument) -> str:
                 for left in document.round.left_out
             ),
             f"profile {document.profile}",
-            f"noise {document.noise}",
+            f"noise {document.noise}" + _promised(document.privacy),
             f"{document.release.state}, {document.release.checker}",
         )
     )
+
+
+def _promised(privacy: Privacy | None) -> str:
+    return "" if privacy is None else f", epsilon {privacy.epsilon:.3g}, delta {privacy.delta:g}"
 
 
 def json_schema() -> bytes:

@@ -97,8 +97,16 @@ def _protection(document: ResultDocument) -> str:
     ]
     waived = waivers(document)
     sentences.append(f"Waivers: {listed(waived)}." if waived else "No rule was waived.")
-    none = document.noise == "none"
-    sentences.append("No noise was added to the sums." if none else f"Noise: {code(document.noise)}.")
+    privacy = document.privacy
+    if privacy is None:
+        sentences.append("No noise was added to the sums.")
+    else:
+        share = "its full noise" if document.noise == "local" else "its share of the noise"
+        sentences.append(
+            f"Every site added {share} to its own sums before they were masked (discrete Gaussian, exactly sampled; Canonne, "
+            "Kamath and Steinke 2020)."
+        )
+        sentences += privacy.sentences
     sentences.append(f"State of the release: {document.release.state}, {document.release.checker}.")
     return " ".join(sentences)
 
@@ -177,6 +185,8 @@ def _what(table: Table) -> str:
             return f"Survival was compared by log-rank tests ({listed(_distinct(table, 'comparison'))})."
         case "normative":
             return f"Normative values of {on} were estimated over {listed(leading(table, 'mean')[1:])}; z-scores of people stay at the sites."
+        case "dp_sgd":
+            return f"Logistic regression of {on} was trained by noised gradient descent on secret samples (Abadi et al. 2016)."
         case "combat":
             return f"ComBat harmonisation was fitted for {on}; harmonised values of people stay at the sites."
         case _:

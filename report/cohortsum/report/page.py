@@ -26,6 +26,7 @@ KINDS: Final = {
     "glm": "generalised linear model",
     "fit": "how each model fits",
     "cox": "Cox proportional hazards model",
+    "dp_sgd": "logistic regression by private training",
     "mixed": "mixed model with a random site intercept",
     "meta": "two-stage meta-analysis",
     "test": "tests",
@@ -76,8 +77,10 @@ def report_html(document: ResultDocument) -> str:
 def warnings(document: ResultDocument) -> list[str]:
     """Return what a reader must know before quoting a number."""
     said: list[str] = []
-    if document.noise == "none":
+    if document.privacy is None:
         said.append(NO_NOISE)
+    else:
+        said += document.privacy.sentences
     if document.profile == "open_data":
         said.append(OPEN_DATA)
     if document.release.checker == "no checker":

@@ -17,7 +17,7 @@ from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 
 _COEFFICIENTS: Final = frozenset(
-    {"b", "se", "statistic", "p", "low", "high", "n", "df"}
+    {"b", "se", "se_sampling", "se_noise", "statistic", "p", "low", "high", "n", "df"}
     | {"d", "d_se", "d_low", "d_high", "p_fdr", "n_reference", "n_level", "vif"}
     | {"hazard_ratio", "hazard_low", "hazard_high", "odds_ratio", "odds_low", "odds_high"}
     | {"rate_ratio", "rate_low", "rate_high", "events", "people", "sites", "tau2", "sigma2", "theta", "icc"}
@@ -25,18 +25,28 @@ _COEFFICIENTS: Final = frozenset(
 )
 
 NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
-    "summary": frozenset({"n", "missing", "mean", "variance", "sd", "mean_noise_se", "skewness", "kurtosis"}),
-    "histogram": frozenset({"low", "high", "count", "missing"}),
-    "quantiles": frozenset({"probability", "value", "error_bound", "n", "missing"}),
-    "crosstab": frozenset({"count", "row_percent", "column_percent"}),
+    "summary": frozenset(
+        {"n", "missing", "mean", "variance", "sd", "mean_noise_se", "skewness", "kurtosis"}
+        | {"mean_se", "low", "high"}
+    ),
+    "histogram": frozenset({"low", "high", "count", "missing", "count_noise_sd"}),
+    "quantiles": frozenset({"probability", "value", "error_bound", "n", "missing", "n_noise_sd"}),
+    "crosstab": frozenset(
+        {"count", "row_percent", "column_percent"}
+        | {"count_noise_sd", "row_percent_noise_se", "column_percent_noise_se"}
+    ),
     "association": frozenset(
         {"n", "chi2", "df", "p", "least_expected"}
         | {"odds_ratio", "odds_low", "odds_high", "risk_ratio", "risk_low", "risk_high"}
     ),
-    "proportion": frozenset({"count", "n", "proportion", "low", "high", "missing"}),
+    "proportion": frozenset(
+        {"count", "n", "proportion", "low", "high", "missing"}
+        | {"count_noise_sd", "n_noise_sd", "proportion_noise_se"}
+    ),
     "regression": _COEFFICIENTS,
     "glm": _COEFFICIENTS,
     "cox": _COEFFICIENTS,
+    "dp_sgd": frozenset({"estimate", "odds_ratio"}),
     "mixed": _COEFFICIENTS,
     "fit": frozenset(
         {"n", "events", "df", "deviance", "null_deviance", "log_likelihood", "aic", "iterations"}
@@ -48,9 +58,11 @@ NUMBER_COLUMNS: Final[dict[str, frozenset[str]]] = {
         | {"p_q", "prediction_low", "prediction_high", "n_reference", "n_level"}
     ),
     "contrast": frozenset({"estimate", "se", "statistic", "p", "low", "high", "df"}),
-    "correlation": frozenset({"r", "low", "high", "p", "n", "df"}),
-    "covariance": frozenset({"covariance", "n"}),
-    "pca": frozenset({"component", "eigenvalue", "variance_share", "loading", "n"}),
+    "correlation": frozenset({"r", "low", "high", "p", "n", "df", "r_noise_se", "n_noise_sd"}),
+    "covariance": frozenset({"covariance", "n", "covariance_noise_se", "n_noise_sd"}),
+    "pca": frozenset(
+        {"component", "eigenvalue", "variance_share", "loading", "n", "eigenvalue_noise_sd", "n_noise_sd"}
+    ),
     "kaplan_meier": frozenset(
         {"time", "at_risk", "events", "survival", "low", "high", "se", "error_bound", "censored"}
     ),

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import (
     AnalysisSpec,
@@ -18,6 +19,7 @@ from cohortsum.study.definition import (
     CovarianceSpec,
     CoxSpec,
     CrosstabSpec,
+    DpSgdSpec,
     FrozenStudy,
     GlmSpec,
     GroupTestSpec,
@@ -42,7 +44,9 @@ from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.curves import Curve
+from cohortsum.study.statistics.descent import Schedule
 from cohortsum.study.statistics.design import NOTHING, build_design
+from cohortsum.study.statistics.dp_sgd import DpSgd
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
@@ -52,8 +56,10 @@ from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.joint import Joint
 from cohortsum.study.statistics.kaplan_meier import KaplanMeier
 from cohortsum.study.statistics.logrank import Logrank
+from cohortsum.study.statistics.means import Means
 from cohortsum.study.statistics.meta import Meta
 from cohortsum.study.statistics.mixed import Mixed
+from cohortsum.study.statistics.noised_regression import NoisedRegression
 from cohortsum.study.statistics.normative import Normative
 from cohortsum.study.statistics.norms import Grid
 from cohortsum.study.statistics.pca import Pca
@@ -67,10 +73,19 @@ from cohortsum.study.statistics.targets import Count, Event, Shift
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Factor
 
+NOISED_BITS = 24
+"""Bits behind the binary point of the sums that a site forms exactly before it rounds them to the grid of the noise."""
+
 
 def fraction_bits(max_participants: int) -> int:
     """Return the bits behind the binary point of the finest grid on which max_participants values of 1 cannot wrap."""
     return 62 - max_participants.bit_length()
+
+
+def grid_bits(study: FrozenStudy) -> int:
+    """Return the bits of the sums of a study: under noise a coarser grid follows, which these only have to be far finer than."""
+    finest = fraction_bits(study.protection.max_participants)
+    return finest if study.privacy.noise == "none" else min(finest, NOISED_BITS)
 
 
 def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
@@ -92,13 +107,22 @@ def statistic_of(study: FrozenStudy, spec: AnalysisSpec) -> Statistic:
 
 def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> Statistic:
     """Return the statistic of an analysis over the people of ``where``."""
-    bits = fraction_bits(study.protection.max_participants)
+    bits = grid_bits(study)
     numbers, factors = study.numbers, study.factors
     match spec:
         case SummarySpec():
             variables = tuple(numbers[name] for name in spec.variables)
             by = tuple(factors[name] for name in spec.by)
-            return Summary(spec.name, variables, by, bits, where, spec.moments)
+            noised = study.privacy.noise != "none"
+            if spec.moments != 2 and noised is (spec.moments == 4):
+                said = "needs noise" if spec.moments == 1 else "is not given under noise"
+                raise StudyFileError(
+                    f"analysis {spec.name}: moments: {spec.moments} {said}; write moments: 2"
+                )
+            if spec.moments == 1:
+                return Means(spec.name, variables, bits, spec.clip)
+            everybody = noised and not by and where is None and study.privacy.adjacency is None
+            return Summary(spec.name, variables, by, bits, where, spec.moments, everybody)
         case HistogramSpec():
             return Histogram(spec.name, tuple(numbers[name] for name in spec.variables), spec.edges, where)
         case CrosstabSpec():
@@ -169,6 +193,17 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
                     for name, joint in spec.multivariate.items()
                 },
             )
+            if study.privacy.noise != "none":
+                return NoisedRegression(
+                    name=spec.name,
+                    regression=regression,
+                    under_noise=spec.under_noise,
+                    test_site=spec.test_site,
+                )
+            if spec.under_noise is not None:
+                raise StudyFileError(
+                    f"analysis '{spec.name}', field 'under_noise': this study has no noise; remove it, or write privacy.noise"
+                )
             return SiteTest(spec.name, regression) if spec.test_site else regression
         case MixedSpec():
             return Mixed(
@@ -200,6 +235,25 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
                 fraction_bits=bits,
                 shift=None if shift is None else Shift(numbers[shift], spec.exposure is not None),
                 max_iterations=spec.max_iterations,
+                where=where,
+            )
+        case DpSgdSpec():
+            if study.privacy.noise == "none":
+                raise StudyFileError(
+                    f"analysis {spec.name}: kind dp_sgd is training under noise; write privacy.noise, or kind: glm for the exact fit"
+                )
+            schedule = Schedule(
+                spec.steps, spec.learning_rate, spec.schedule == "decaying", spec.average == "tail"
+            )
+            return DpSgd(
+                name=spec.name,
+                target=Event(factors[spec.outcome], spec.event),
+                terms=tuple(write_term(term) for term in spec.terms),
+                variables=study.variables,
+                fraction_bits=bits,
+                rate=spec.sampling_rate,
+                clip=spec.clip,
+                schedule=schedule,
                 where=where,
             )
         case KaplanMeierSpec() | LogrankSpec():
@@ -278,7 +332,7 @@ def _linear(
         variables=study.variables,
         site_effect=site_effect,
         missing=spec.missing,
-        fraction_bits=fraction_bits(study.protection.max_participants),
+        fraction_bits=grid_bits(study),
         where=where,
         curves=curves,
     )

@@ -6,11 +6,14 @@ and every site does so for itself, from sums that it recomputed. What ended in a
 
 The grid is the finest that cannot wrap: a normalised value has magnitude at most 1, so with ``2**(62 - bits)`` levels,
 ``bits`` being the length of max_participants, even max_participants people at the bound stay inside the signed 64-bit
-range. Both daemons build the plan from the signed bytes and compare its digest.
+range. Under noise the grid follows the noise (`noising`). Both daemons build the plan from the signed bytes and compare its
+digest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +27,10 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.noising import least_honest, noising_of, regrid
 from cohortsum.study.results import Status, Table
 from cohortsum.study.statistics.interface import Local, Members, Statistic, marked
+from cohortsum.study.statistics.noised import Noisy
 
 PEOPLE = PlannedBlock("people", 1, 1, "person", ())
 """The first block of every round: how many people of the cohort the sites hold."""
@@ -35,6 +40,14 @@ Sums = Mapping[str, Integers]
 
 MOST_SEEN_BYTES = 32 * 1024 * 1024
 """Of all masked inputs of a round whose sums sites recompute: every site receives them, in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """How many sites took part in a round, and how many are in its sum."""
+
+    advertised: int
+    survivors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,7 @@ class StudyPlan:
         statistics: the analyses of this round, in the order of the study.
         round: what the protocol needs to know.
         ended: the analyses that ended in earlier rounds.
+        grids: under noise, by block of an analysis: multiples of one such part of the block's unit travel.
     """
 
     study: FrozenStudy
@@ -62,6 +76,7 @@ class StudyPlan:
     statistics: tuple[Statistic, ...]
     round: RoundPlan
     ended: tuple[Ended, ...] = ()
+    grids: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def contribution(
         self,
@@ -104,17 +119,25 @@ class StudyPlan:
                     f"analysis {statistic.name}: the weights of round {self.round.iteration} rest on fewer than "
                     f"{least_effective:g} people here; this site adds nothing"
                 )
-            values |= statistic.contribute(state)
+            values |= self._on_grid(statistic, statistic.contribute(state))
         parts = [
             values[block.name] if _supplies(block, supplied) else np.zeros(block.size, dtype=np.int64)
             for block in blocks
         ]
         return people, np.concatenate(parts)
 
+    def _on_grid(self, statistic: Statistic, sums: Sums) -> Sums:
+        """Return a statistic's sums as they travel: on its own grid, or on that of the noise."""
+        if not self.grids:
+            return sums
+        bits = {block.name: block.fraction_bits for block in statistic.layout()}
+        return {name: regrid(values, bits[name], self.grids[name]) for name, values in sums.items()}
+
     def supply(self, batches: Iterable[Batch], floor: int) -> tuple[int, frozenset[str]]:
         """Return the people of the cohort at this site and the items it supplies.
 
-        A variable is supplied if at least ``floor`` people of the cohort have a value, a level if one person has it.
+        A variable is supplied if at least ``floor`` people of the cohort have a value, a level if one person has it. Under noise,
+        if the site has the column: what people have is not told without noise.
         """
         people = 0
         having: dict[str, int] = {}
@@ -128,8 +151,9 @@ class StudyPlan:
                 for position, level in enumerate(factor.levels if levels is not None else ()):
                     item = factor.level_name(level)
                     having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
-        least = {name: max(1, floor) for name in self.study.numbers}
-        supplied = {item for item, count in having.items() if count >= least.get(item, 1)}
+        one = 0 if self.round.noise is not None else 1
+        least = {name: one * max(1, floor) for name in self.study.numbers}
+        supplied = {item for item, count in having.items() if count >= least.get(item, one)}
         supplied |= {analysis_item(statistic.name) for statistic in self.statistics}
         return people, frozenset(supplied & set(self.round.items))
 
@@ -182,7 +206,10 @@ class StudyPlan:
         """Return the plan of the next round, given the opened sums of this one by block name; None where nothing is left to do."""
         ended, going_on = list(self.ended), list[Statistic]()
         for statistic in self.statistics:
-            following = statistic.further(sums)
+            if self.round.noise is None:
+                following = statistic.further(sums)
+            else:
+                following = statistic.further_noised(self._in_units(sums), int(sums[PEOPLE.name][0]))
             if following is None:
                 ended.append(Ended(statistic, sums))
             else:
@@ -202,12 +229,44 @@ class StudyPlan:
         """Return whether sites must see these sums: another round follows, or values per person at the sites."""
         return any(statistic.keeps_local for statistic in self.statistics) or self.advance(sums) is not None
 
-    def finish(self, sums: Sums) -> tuple[Table, ...]:
+    @property
+    def rate(self) -> float:
+        """The probability with which a person is in a round: 1 but for training on samples."""
+        neighbours = self.study.privacy.neighbours
+        parts = (part for statistic in self.statistics for part in statistic.parts(neighbours))
+        return min((part.rate for part in parts), default=1.0) if self.round.noise is not None else 1.0
+
+    def noise_sd(self, sites: Sites) -> dict[str, float]:
+        """Return by block the standard deviation of the noise in each opened number, in the block's own units."""
+        plan = self.round.noise
+        if plan is None:
+            raise ValueError("this round has no noise")
+        honest = plan.honest(sites.advertised, self.round.protection)
+        sigma = {name: part.sigma(honest) for part in plan.parts for name in part.blocks}
+        return {
+            name: sigma.get(name, 0) * sqrt(sites.survivors) / levels for name, levels in self.grids.items()
+        }
+
+    def noisy(self, sums: Sums, sites: Sites) -> Noisy:
+        """Return opened sums of a round under noise in the blocks' own units, with the noise in them."""
+        return Noisy(self._in_units(sums), self.noise_sd(sites), int(sums[PEOPLE.name][0]), sites.survivors)
+
+    def _in_units(self, sums: Sums) -> dict[str, NDArray[np.float64]]:
+        return {name: sums[name] / levels for name, levels in self.grids.items() if name in sums}
+
+    def finish(self, sums: Sums, sites: Sites | None = None) -> tuple[Table, ...]:
         """Return the tables of every analysis, in the order of the study.
 
         Args:
             sums: of the last round, by block name; a block that is absent had too few suppliers.
+            sites: of the last round; needed under noise.
         """
+        if self.round.noise is not None:
+            if sites is None:
+                raise ValueError("under noise the number of sites is needed")
+            noisy = self.noisy(sums, sites)
+            found = {statistic.name: statistic.finish_noised(noisy) for statistic in self.statistics}
+            return self._tables((), found)
         return self._tables((*self.ended, *(Ended(statistic, sums) for statistic in self.statistics)), {})
 
     def cut_short(self, reason: str) -> tuple[Table, ...]:
@@ -286,15 +345,20 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
     items |= {analysis_item(statistic.name) for statistic in statistics}
     items |= {item for statistic in statistics for item in statistic.supplied_later}
     seen = any(map(_seen, statistics))
+    noising = None
+    if study.privacy.noise != "none":
+        noising = noising_of(study, statistics, least_honest(study, protection, invited))
+    grids: Mapping[str, int] = {} if noising is None else noising.levels
     plan = RoundPlan(
         study.digest,
         roster.digest,
         study.epoch,
         invited,
         protection,
-        (PEOPLE, *blocks),
+        (PEOPLE, *_planned(statistics, grids)),
         tuple(sorted(items)),
         seen,
+        noise=None if noising is None else noising.plan,
     )
     if seen and 8 * plan.length * invited > MOST_SEEN_BYTES:
         names = ", ".join(statistic.name for statistic in statistics if _seen(statistic))
@@ -303,20 +367,22 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
             f"are more than the {MOST_SEEN_BYTES // 2**20} MiB that they are sent; put the large one-round analyses into a "
             "study of their own"
         )
-    return StudyPlan(study, Cohort(study), statistics, plan)
+    return StudyPlan(study, Cohort(study), statistics, plan, grids=grids)
 
 
 def _seen(statistic: Statistic) -> bool:
     return statistic.most_rounds > 1 or statistic.keeps_local
 
 
-def _planned(statistics: Iterable[Statistic]) -> tuple[PlannedBlock, ...]:
-    """Return the blocks of statistics as the protocol takes them."""
+def _planned(
+    statistics: Iterable[Statistic], grids: Mapping[str, int] = MappingProxyType({})
+) -> tuple[PlannedBlock, ...]:
+    """Return the blocks of statistics as the protocol takes them, on their own grids or on those of the noise."""
     return tuple(
         PlannedBlock(
             block.name,
             block.size,
-            int(block.bound * 2**block.fraction_bits),
+            ceil(block.bound * grids[block.name]) if grids else int(block.bound * 2**block.fraction_bits),
             block.per,
             tuple(group | {analysis_item(statistic.name)} for group in block.supply or (frozenset[str](),)),
         )

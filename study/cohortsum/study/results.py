@@ -15,6 +15,8 @@ class Status(StrEnum):
     NOT_ESTIMABLE = "not estimable"
     TOO_FEW_SITES = "too few sites"
     NOT_FINISHED = "not finished"
+    NOISE_TOO_LARGE = "noise too large"
+    VARIANCE_FLOORED = "variance below noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ Cell = str | int | float | Absent
 
 SUMMARY_COLUMNS = ("n", "missing", "mean", "sd", "mean_noise_se", "status", "variance")
 SHAPE_COLUMNS = ("skewness", "kurtosis")
+NOISED_COLUMNS = ("mean_se", "low", "high")
+"""What a summary under noise has besides: the sampling error, and an interval from both errors."""
 CROSSTAB_COLUMNS = ("count", "row_percent", "column_percent", "status")
 ASSOCIATION_COLUMNS = (
     *("n", "chi2", "df", "p", "least_expected"),
@@ -56,7 +60,7 @@ class Table:
 
     Attributes:
         analysis: name of the analysis in the study; with a suffix for further tables (``thickness.tests``).
-        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, fit, kaplan_meier, median, logrank, observed, cox, proportionality, contrast or test.
+        kind: what the rows are: summary, histogram, crosstab, association, regression, glm, dp_sgd, fit, kaplan_meier, median, logrank, observed, cox, proportionality, contrast or test.
         columns: column names in order; ``status`` is one of them.
         rows: one tuple of cells per row.
         notes: sentences a reader of the table must know.

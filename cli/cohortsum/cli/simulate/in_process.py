@@ -130,7 +130,7 @@ class _Run:
             sums = by_block(state.blocks, state.values)
             context = machine.fixed.context
             course.take(OpenedIteration(context, key, state.advertised, state.survivors, sums))
-        tables = course.plan.finish(course.sums)
+        tables = course.plan.finish(course.sums, course.sites)
         write_release(
             release_folder(self._results, consortium.plan.study),
             result_document(

@@ -38,6 +38,9 @@ def freeze(study: Study) -> FrozenStudy:
     read = {name: _analysis(name, entry, reading) for name, entry in sorted(file.analyses.items())}
     _check_names(file, variables, problems)
     _check_needs({name: spec for name, (_, spec) in read.items()}, problems)
+    for name in sorted(set(file.privacy.shares or ()) - read.keys()):
+        cure = nearest(name, read, "name analyses of the study")
+        problems.add(("privacy", "shares", name), f"the study has no analysis {name!r}; {cure}")
     problems.raise_if_any()
 
     expanded = file.model_copy(

@@ -17,7 +17,7 @@ from cohortsum.study.definition.problems import Path, Place, Problems
 from cohortsum.study.definition.tree import Tree, read_yaml
 
 LATER_KEYS = {
-    "privacy": frozenset({"protect_diagnosis", "arm_cap", "reference", "accept_noise"}),
+    "privacy": frozenset({"protect_diagnosis", "arm_cap", "reference"}),
 }
 """Keys that later versions have; refused by name."""
 

@@ -25,6 +25,9 @@ from cohortsum.study.definition.fields import (
 from cohortsum.study.definition.kinds import KINDS, AnalysisEntry
 from cohortsum.study.variables import OutOfRange
 
+MOST_DELTA = 1e-5
+"""The probability-like mass for which a claim may fail: far below one over the people of any cohort."""
+
 
 class FactorEntry(Section):
     """A variable with named levels; the first is the reference."""
@@ -105,19 +108,35 @@ class Protection(Section):
 
 
 class Privacy(Section):
-    """The noise and the study's total budget."""
+    """The noise, the study's total budget, what neighbours are, and how analyses share the budget; equally, by default."""
 
     noise: Literal["distributed", "local", "none"]
-    epsilon: Annotated[Finite, Field(gt=0)] | None = None
-    delta: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    epsilon: Annotated[Finite, Field(gt=0, le=100)] | None = None
+    delta: Annotated[Finite, Field(gt=0, le=MOST_DELTA)] | None = None
+    adjacency: Literal["add_or_remove"] | None = None
+    shares: dict[Slug, Annotated[Finite, Field(gt=0)]] | None = None
+    each: Literal["number"] | None = None
+    accept_noise: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _budget_belongs_to_noise(self) -> Self:
-        if self.noise == "none" and not (self.epsilon is None and self.delta is None):
-            raise ValueError("noise: none spends no budget; remove epsilon and delta")
+        if self.noise == "none" and self.model_fields_set != {"noise"}:
+            raise ValueError("noise: none spends no budget; remove the other keys")
         if self.noise != "none" and (self.epsilon is None or self.delta is None):
             raise ValueError("noise needs epsilon and delta; add them")
         return self
+
+    @property
+    def neighbours(self) -> Literal["replace_one", "add_or_remove"]:
+        """Return what the claim is about: one person's values replaced, unless the file says otherwise."""
+        return self.adjacency or "replace_one"
+
+    @property
+    def placement(self) -> Literal["distributed", "local"]:
+        """Return where the noise is; raises ValueError where there is none."""
+        if self.noise == "none":
+            raise ValueError("this study has no noise")
+        return self.noise
 
 
 class Checkers(Section):

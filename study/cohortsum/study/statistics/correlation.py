@@ -8,7 +8,8 @@ where ``centres`` is 1, or the sites with people when each site centres its own,
 themselves; p is two-sided from t on df. The interval is Fisher's (1921): tanh(atanh r -+ z / sqrt(df - 1)).
 
 ``complete`` takes the people who have every variable and all that is held fixed, one set of products; ``per_pair`` those who
-have both of a pair, and a set of products per pair.
+have both of a pair, and a set of products per pair. `scatter_noised` says how far one person moves C, and `correlation_noised` finishes
+under noise.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,21 @@ from itertools import combinations
 from math import atanh, sqrt, tanh
 from typing import Literal
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from cohortsum.study.statistics.correlation_noised import (
+    CORRELATION_NOISE_COLUMNS,
+    INTERVAL_NOTE,
+    correlation_cells,
+    forecast_correlation,
+)
 from cohortsum.study.statistics.distributions import normal_quantile, t_two_sided
 from cohortsum.study.statistics.fit import Residuals, residuals
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.scatter import Products, Scatter, SiteEffect, centring, scatter_of
+from cohortsum.study.statistics.scatter_noised import noised_centring, noised_products, scatter_parts
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Number, Variable
 
@@ -115,6 +125,32 @@ class Correlation(Statistic):
             for (i, one), (j, other) in combinations(enumerate(scatter.numbers), 2):
                 rows.append((one.name, other.name, given, *_cells(opened, left, i, j)))
         return (Table(self.name, "correlation", COLUMNS, tuple(rows), tuple(self._notes(sums, dropped))),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return the parts of every set of products together."""
+        return scatter_parts(self._scatters, adjacency)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, with intervals that hold the noise."""
+        sets = [noised_products(scatter, noisy) for scatter in self._scatters]
+        given = ", ".join(self.given) or NOTHING
+        rows: list[tuple[Cell, ...]] = []
+        for scatter, opened in zip(self._scatters, sets, strict=True):
+            held = len(scatter.design.columns) - len(scatter.numbers)
+            cells = correlation_cells(opened, held, len(scatter.numbers))
+            for (one, other), line in zip(combinations(scatter.numbers, 2), cells, strict=True):
+                rows.append((one.name, other.name, given, *line))
+        notes = [*noised_centring(self.site_effect, sets), INTERVAL_NOTE]
+        if self.given:
+            notes.append(f"Held fixed: {', '.join(self.given)}.")
+        columns = (*COLUMNS, *CORRELATION_NOISE_COLUMNS)
+        return (Table(self.name, "correlation", columns, tuple(rows), tuple(notes)),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of the correlation of two variables that do not go together."""
+        *_, products = self._scatters[0].layout()
+        pairs = len(self.numbers) * (len(self.numbers) - 1) // 2
+        return (forecast_correlation(pairs, sd[products.name], people),)
 
     def _notes(self, sums: Sums, dropped: set[str]) -> Iterator[str]:
         alone = self._scatters[0].opened(sums) if len(self._scatters) == 1 else None

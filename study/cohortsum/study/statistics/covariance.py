@@ -6,19 +6,28 @@ degrees of freedom:
     cov_ij = w_i w_j C_ij / d,  times (1 - shrinkage) where i and j differ
 
 Shrinkage is a number of the study, towards the diagonal; at 0 this is the unbiased covariance, and ``within`` makes it the
-pooled covariance within sites.
+pooled covariance within sites. `scatter_noised` says how far one person moves C, and `covariance_noised` finishes under noise.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from cohortsum.study.statistics.covariance_noised import (
+    COVARIANCE_NOISE_COLUMNS,
+    covariance_cells,
+    forecast_covariance,
+)
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.scatter import Products, Scatter, SiteEffect, centring, scatter_of
+from cohortsum.study.statistics.scatter_noised import Noised, noised_centring, noised_products, scatter_parts
 from cohortsum.study.statistics.units import Where
 from cohortsum.study.variables import Number, Variable
 
@@ -104,12 +113,48 @@ class Covariance(Statistic):
                     Status.CONSTANT.value if constant else Status.OK.value,
                 )
                 rows.append((one.name, other.name, *cells))
-        notes = [*centring(self.site_effect, opened)]
+        notes = (*centring(self.site_effect, opened), *self._notes(0 if opened is None else opened.people))
+        return (Table(self.name, "covariance", COLUMNS, tuple(rows), notes),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return the parts of the products."""
+        return scatter_parts((self._scatter,), adjacency)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, of the nearest matrix that is a covariance, with the noise of each entry."""
+        opened = self.noised(noisy)
+        pairs = combinations_with_replacement(self.numbers, 2)
+        rows = tuple(
+            (one.name, other.name, *cells)
+            for (one, other), cells in zip(
+                pairs, covariance_cells(opened, self.numbers, self.shrinkage), strict=True
+            )
+        )
+        notes = (
+            *noised_centring(self.site_effect, (opened,)),
+            *self._notes(0 if opened is None else opened.people),
+        )
+        return (Table(self.name, "covariance", (*COLUMNS, *COVARIANCE_NOISE_COLUMNS), rows, notes),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of the covariance of two variables that do not go together."""
+        return (forecast_covariance(len(self.numbers), self.noise(sd), people),)
+
+    def noised(self, noisy: Noisy) -> Noised | None:
+        """Return the products behind opened blocks under noise; None where too few sites supply them."""
+        return noised_products(self._scatter, noisy)
+
+    def noise(self, sd: Mapping[str, float]) -> float:
+        """Return the standard deviation of the noise in the sums of products, of those by block."""
+        return sd[self.layout()[-1].name]
+
+    def _notes(self, people: int) -> tuple[str, ...]:
+        notes: list[str] = []
         if self.shrinkage:
             notes.append(f"Covariances of two different variables are shrunk by {self.shrinkage}.")
-        if opened is not None and 0 < opened.people < FEW:
+        if 0 < people < FEW:
             notes.append(f"Fewer than {FEW} people: have this table checked before it is passed on.")
-        return (Table(self.name, "covariance", COLUMNS, tuple(rows), tuple(notes)),)
+        return tuple(notes)
 
 
 def covariances(opened: Products, numbers: tuple[Number, ...], shrinkage: float) -> NDArray[np.float64]:

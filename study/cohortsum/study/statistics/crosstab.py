@@ -2,14 +2,17 @@
 
 Every person of the subgroup is in one cell, or among those who lack a level of some factor: the counts add up to the people
 asked about. The last factor makes the columns of a table, the one before it the rows, and with three the first makes one
-table per level. Counts are opened; percentages and tests are made of them afterwards (`association`).
+table per level. Counts are opened; percentages and tests are made of them afterwards (`association`). `counts_noised` says how far
+one person moves the counts, and `crosstab_noised` what is made of noised ones.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import (
     ASSOCIATION_COLUMNS,
@@ -21,8 +24,11 @@ from cohortsum.study.results import (
     Table,
 )
 from cohortsum.study.statistics.association import associate, withheld
+from cohortsum.study.statistics.counts_noised import COUNTS_NOTE, forecast_count, places_part, whole
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
+from cohortsum.study.statistics.crosstab_noised import CROSSTAB_NOISE_COLUMNS, PERCENT_NOTE, noised_cells
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.units import Where, selected
 from cohortsum.study.variables import Factor
 
@@ -94,6 +100,28 @@ class Crosstab(Statistic):
         cells = Table(self.name, "crosstab", columns, tuple(rows), self._notes(sums))
         return (cells,) if len(names) == 1 else (cells, self._measures(counts, opened))
 
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return one part: all cells and those in none, one table."""
+        return (places_part(tuple(block.name for block in self.layout()), 1, adjacency),)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return the cells with their percentages and the noise of both; no measures."""
+        held = [noisy.of(self._called(cell)) for cell in self._crossing.cells]
+        noised = noised_cells(held, self._shape, noisy.sd[self._missing])
+        rows = tuple(
+            (*cell, *noised.cells(place))
+            for cell, place in zip(self._crossing.cells, np.ndindex(self._shape), strict=True)
+        )
+        columns = (*(factor.name for factor in self.factors), *CROSSTAB_COLUMNS, *CROSSTAB_NOISE_COLUMNS)
+        missing = noisy.of(self._missing)
+        notes = self._notes({} if missing is None else {self._missing: np.array([whole(missing[0])])})
+        return (Table(self.name, "crosstab", columns, rows, (*notes, COUNTS_NOTE, PERCENT_NOTE)),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of the counts, people being spread evenly over the cells."""
+        places = len(self._crossing.cells) + 1
+        return (forecast_count("each count", places, sd[self._missing], people, 1),)
+
     def _measures(self, counts: Counts, opened: NDArray[np.bool_]) -> Table:
         """Return chi-square of every layer, and odds and risk ratio where it is two by two."""
         *over, by_row, by_column = self.factors
@@ -121,12 +149,16 @@ class Crosstab(Statistic):
 
     def _counts(self, sums: Sums) -> tuple[Counts, NDArray[np.bool_]]:
         """Return the counts as (layers, rows, columns) int64, and which of them were opened."""
-        sizes = tuple(len(factor.levels) for factor in self.factors)
-        shape = {1: (1, *sizes, 1), 2: (1, *sizes), 3: sizes}[len(sizes)]
         held = [sums.get(self._called(cell)) for cell in self._crossing.cells]
         counts = np.array([0 if one is None else int(one[0]) for one in held], np.int64)
         opened = np.array([one is not None for one in held], np.bool_)
-        return counts.reshape(shape), opened.reshape(shape)
+        return counts.reshape(self._shape), opened.reshape(self._shape)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Layers, rows and columns."""
+        sizes = tuple(len(factor.levels) for factor in self.factors)
+        return {1: (1, *sizes, 1), 2: (1, *sizes), 3: sizes}[len(sizes)]
 
     def _notes(self, sums: Sums) -> tuple[str, ...]:
         names = ", ".join(factor.name for factor in self.factors)

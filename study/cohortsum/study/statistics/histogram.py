@@ -1,17 +1,22 @@
 """Counts of people in public bins (`bins`).
 
 Every count is a number about the people it counts: each bin is a people set of its own, and so are the missing people.
+`counts_noised` says how far one person moves them, and what stands in the table under noise.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Absent, Cell, Status, Table
 from cohortsum.study.statistics.bins import Bins, refuse_no_bins
+from cohortsum.study.statistics.counts_noised import COUNTS_NOTE, forecast_count, places_part, whole
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
 
@@ -97,6 +102,36 @@ class Histogram(Statistic):
             ]
         columns = ("variable", "low", "high", "count", "status", "missing")
         return (Table(self.name, "histogram", columns, tuple(rows)),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return one part: the counts of all variables together, each a table."""
+        names = tuple(self._block(variable) for variable in self.variables)
+        return (places_part(names, len(self.variables), adjacency),)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, with the noise of each count."""
+        counts = {name: np.array([whole(value) for value in values]) for name, values in noisy.values.items()}
+        (table,) = self.finish(counts)
+        withheld = Absent(Status.TOO_FEW_SITES)
+        noise = {
+            variable.name: noisy.sd[block] if (block := self._block(variable)) in counts else withheld
+            for variable in self.variables
+        }
+        rows = tuple((*row, noise[str(row[0])]) for row in table.rows)
+        return (Table(self.name, table.kind, (*table.columns, "count_noise_sd"), rows, (COUNTS_NOTE,)),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of the counts of each variable, people being spread evenly over its bins."""
+        return tuple(
+            forecast_count(
+                f"each count of {variable.name}",
+                len(self._sets(variable)),
+                sd[self._block(variable)],
+                people,
+                len(self.variables),
+            )
+            for variable in self.variables
+        )
 
     def _bins(self, variable: Number) -> Bins:
         return Bins(variable, self.edges)

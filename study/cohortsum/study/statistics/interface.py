@@ -9,6 +9,7 @@ cannot wrap, the message size and who supplies what. The parts, in the order the
 ``accumulate`` at a site    a batch of people to a state; states merge, by addition or as they say, so data may stream
 ``members``    at a site    who of a batch enters which people set, for the site's own record of what it answered
 ``contribute`` at a site    the state to integers, once per site and round
+``parts``      everywhere   how far one person moves which blocks, for analyses that noise can cover
 ``further``    everywhere   the opened sums to the statistic of the next round, where one is needed
 ``finish``     coordinator  the opened integer sums of the last round to tables
 ``locally``    at a site    the opened sums to values per person, which stay at the site
@@ -35,8 +36,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 
 State = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 """Sums over the people seen so far, by name; two states of one statistic merge by adding entry by entry."""
@@ -128,6 +131,18 @@ class Statistic(ABC):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return the tables; a block absent from ``sums`` had too few suppliers. Only asked of the last round."""
 
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return every block's part, each with its proven sensitivity; none: no noise is known to suffice."""
+        return ()
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return the tables under noise; only asked of a statistic that has parts."""
+        raise NotImplementedError(f"analysis {self.name}: nothing is known about its sums under noise")
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return what noise would do to the results of ``people`` people, given its standard deviation by block."""
+        raise NotImplementedError(f"analysis {self.name}: nothing is known about its sums under noise")
+
     def merge(self, states: Sequence[State]) -> State:
         """Return the state of all people behind ``states``, at least one; by default their sum."""
         return merge(states)
@@ -153,6 +168,15 @@ class Statistic(ABC):
 
     def further(self, sums: Sums) -> "Statistic | None":
         """Return the statistic of the next round, or None where this round was the last."""
+        return None
+
+    @property
+    def unprotected(self) -> frozenset[str]:
+        """Variables that the study declares public: under noise neighbours have the same values of them."""
+        return frozenset()
+
+    def further_noised(self, values: Mapping[str, NDArray[np.float64]], people: int) -> "Statistic | None":
+        """Return, under noise, the statistic of the next round from noised sums in the blocks' own units; None: no further one."""
         return None
 
     def without(self) -> tuple[Table, ...]:

@@ -1,20 +1,32 @@
 """Principal component analysis from one set of centred products.
 
 What is opened is what a covariance opens (`covariance`); the correlation matrix is that matrix divided by the standard
-deviations, so one round suffices. Given are the first components alone. A variable that does not vary leaves, and says so.
+deviations, so one round suffices. Given are the first components alone. A variable that does not vary leaves, and says so. `pca_noised`
+finishes under noise.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.components import principal_components
 from cohortsum.study.statistics.covariance import Covariance, covariances, shrunk, unestimable
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
+from cohortsum.study.statistics.pca_noised import (
+    PCA_NOISE_COLUMNS,
+    PCA_NOISE_NOTE,
+    Asked,
+    forecast_eigenvalue,
+    pca_rows,
+)
 from cohortsum.study.statistics.scatter import Products, centring
+from cohortsum.study.statistics.scatter_noised import noised_centring
 
 COLUMNS = ("component", "variance_share", "variable", "loading", "status", "eigenvalue", "n")
 FEW = 100
@@ -61,7 +73,27 @@ class Pca(Statistic):
             rows = self._nothing(opened, status or Status.TOO_FEW_SITES)
         else:
             rows = self._rows(opened)
-        return (Table(self.name, "pca", COLUMNS, tuple(rows), self._notes(opened)),)
+        notes = self._notes(
+            0 if opened is None else opened.people, centring(self.covariance.site_effect, opened)
+        )
+        return (Table(self.name, "pca", COLUMNS, tuple(rows), notes),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return the parts of the covariance."""
+        return self.covariance.parts(adjacency)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, with the size of the noise in the eigenvalues."""
+        opened, asked = self.covariance.noised(noisy), self.covariance
+        rows = pca_rows(opened, Asked(asked.numbers, self.components, self.matrix, asked.shrinkage))
+        centred = noised_centring(asked.site_effect, (opened,))
+        notes = (*self._notes(0 if opened is None else opened.people, centred), PCA_NOISE_NOTE)
+        return (Table(self.name, "pca", (*COLUMNS, *PCA_NOISE_COLUMNS), tuple(rows), notes),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of the eigenvalues of variables that do not go together."""
+        asked = self.covariance
+        return (forecast_eigenvalue(len(asked.numbers), asked.noise(sd), people),)
 
     def _rows(self, opened: Products) -> list[tuple[Cell, ...]]:
         asked = self.covariance
@@ -98,14 +130,14 @@ class Pca(Statistic):
             for number in self.covariance.numbers
         ]
 
-    def _notes(self, opened: Products | None) -> tuple[str, ...]:
+    def _notes(self, people: int, centred: tuple[str, ...]) -> tuple[str, ...]:
         asked = self.covariance
         notes = [
             f"Components of the {self.matrix} matrix of {len(asked.numbers)} variables; loadings have length 1."
         ]
-        notes += centring(asked.site_effect, opened)
+        notes += centred
         if asked.shrinkage:
             notes.append(f"Entries off the diagonal of that matrix are shrunk by {asked.shrinkage}.")
-        if opened is not None and 0 < opened.people < FEW:
+        if 0 < people < FEW:
             notes.append(f"Fewer than {FEW} people: have this table checked before it is passed on.")
         return tuple(notes)

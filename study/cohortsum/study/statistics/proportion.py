@@ -2,26 +2,63 @@
 
 Everything opened is a count. Of a number, per group: who has a value, who has none, and who is above each threshold. Of a
 factor, per group: who is at each level, and who has none; a site that lacks a level does not supply its count, and without
-it no share of the group is known. Shares are of the people of the group who have a value, with Wilson's interval.
+it no share of the group is known. Shares are of the people of the group who have a value, with Wilson's interval. `proportion_noised`
+says how far one person moves the counts, and finishes under noise.
 
 People sets are those counted.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import NO_DATA, PROPORTION_COLUMNS, Absent, Cell, Status, Table
 from cohortsum.study.statistics.binomial import wilson
+from cohortsum.study.statistics.counts_noised import COUNTS_NOTE
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
+from cohortsum.study.statistics.proportion_noised import (
+    LIMITS_NOTE,
+    PROPORTION_NOISE_COLUMNS,
+    NoisedShare,
+    forecast_share,
+    proportion_part,
+)
 from cohortsum.study.statistics.texts import plain
 from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Factor, Number
 
 WITHHELD = Absent(Status.TOO_FEW_SITES)
+Place = tuple[str, int]
+"""A count that is opened: the name of its block, and its place there."""
+Opened = Mapping[str, NDArray[np.int64] | NDArray[np.float64]]
+"""Opened blocks by name, without noise or with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where the numbers of one row are.
+
+    Attributes:
+        head: what the share is of, and of which group.
+        count: the people above a threshold, or at a level.
+        n: those who have a value: one count, or the counts of every level.
+        missing: those who have none.
+    """
+
+    head: tuple[str, ...]
+    count: Place
+    n: tuple[Place, ...]
+    missing: Place
+
+    def totals(self, opened: Opened) -> tuple[float | None, float | None, float | None]:
+        """Return count, n and missing; None where one of the counts behind it was not opened."""
+        return _total(opened, self.count), _total(opened, *self.n), _total(opened, self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,39 +144,68 @@ class Proportion(Statistic):
 
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table: numbers first, one row per threshold or level within each group."""
-        columns = ("variable", "level", *(factor.name for factor in self.by), *PROPORTION_COLUMNS)
-        rows = [*self._of_numbers(sums), *self._of_factors(sums)]
-        names = ", ".join(factor.name for factor in self.by)
-        notes = (f"People without a value of {names} are in no row.",) if self.by else ()
+        rows: list[tuple[Cell, ...]] = []
+        for asked in self._rows:
+            count, n, missing = (None if total is None else int(total) for total in asked.totals(sums))
+            rows.append((*asked.head, *_share(count, n, missing)))
+        return (Table(self.name, "proportion", self._columns, tuple(rows), self._notes),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return one part: everything together."""
+        names = tuple(block.name for block in self.layout())
+        asked = (len(self.variables), len(self.thresholds), len(self.factors), len(self._groups.cells))
+        return (proportion_part(names, *asked, adjacency),)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, with intervals that hold the noise."""
+        rows: list[tuple[Cell, ...]] = []
+        for asked in self._rows:
+            sd = noisy.sd[asked.count[0]]
+            share = NoisedShare(*asked.totals(noisy.values), len(asked.n), asked.count in asked.n, sd)
+            rows.append((*asked.head, *share.cells))
+        columns = (*self._columns, *PROPORTION_NOISE_COLUMNS)
+        notes = (*self._notes, COUNTS_NOTE, LIMITS_NOTE)
         return (Table(self.name, "proportion", columns, tuple(rows), notes),)
 
-    def _of_numbers(self, sums: Sums) -> list[tuple[Cell, ...]]:
-        rows: list[tuple[Cell, ...]] = []
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of every share, were it one half of a group; groups being of one size."""
+        here = people / len(self._groups.cells)
+        per = len(self.variables) * len(self.thresholds) + len(self.factors)
+        return tuple(
+            forecast_share(
+                f"share of {', '.join(asked.head)}",
+                len(asked.n),
+                asked.count in asked.n,
+                sd[asked.count[0]],
+                here,
+                per,
+            )
+            for asked in self._rows
+        )
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return ("variable", "level", *(factor.name for factor in self.by), *PROPORTION_COLUMNS)
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        names = ", ".join(factor.name for factor in self.by)
+        return (f"People without a value of {names} are in no row.",) if self.by else ()
+
+    @property
+    def _rows(self) -> Iterator[Row]:
+        """Yield the rows of the table: numbers first, one per threshold or level within each group."""
         for variable in self.variables:
             for position, threshold in enumerate(self.thresholds):
                 for group in self._groups.cells:
-                    opened = sums.get(self._sets(variable, group)[0])
-                    n, missing, count = (
-                        (None, None, None)
-                        if opened is None
-                        else (int(opened[0]), int(opened[1]), int(opened[2 + position]))
-                    )
-                    rows.append((variable.name, f"> {plain(threshold)}", *group, *_share(count, n, missing)))
-        return rows
-
-    def _of_factors(self, sums: Sums) -> list[tuple[Cell, ...]]:
-        rows: list[tuple[Cell, ...]] = []
+                    block = self._sets(variable, group)[0]
+                    head = (variable.name, f"> {plain(threshold)}", *group)
+                    yield Row(head, (block, 2 + position), ((block, 0),), (block, 1))
         for factor in self.factors:
             for position, level in enumerate(factor.levels):
                 for group in self._groups.cells:
-                    *counts, missing = (
-                        None if (opened := sums.get(name)) is None else int(opened[0])
-                        for name in self._places(factor, group)
-                    )
-                    known = [count for count in counts if count is not None]
-                    n = sum(known) if len(known) == len(counts) else None
-                    rows.append((factor.name, level, *group, *_share(counts[position], n, missing)))
-        return rows
+                    *levels, missing = ((name, 0) for name in self._places(factor, group))
+                    yield Row((factor.name, level, *group), levels[position], tuple(levels), missing)
 
     @property
     def _groups(self) -> Crossing:
@@ -184,6 +250,13 @@ def _at_levels(batch: Batch, factor: Factor, people: NDArray[np.intp]) -> tuple[
     """Return who of ``people`` is at each level of a factor, and at none."""
     levels = batch.levels[factor.name][people]
     return tuple(levels == level for level in (*range(len(factor.levels)), -1))
+
+
+def _total(opened: Opened, *places: Place) -> float | None:
+    """Return the sum of some counts, or None where one of them was not opened."""
+    if any(block not in opened for block, _ in places):
+        return None
+    return sum(float(opened[block][place]) for block, place in places)
 
 
 def _share(count: int | None, n: int | None, missing: int | None) -> tuple[Cell, ...]:

@@ -5,7 +5,8 @@ The first round is a histogram per variable and group: one block with the people
 second round parts each bin that holds a wanted rank into equal pieces no wider than that. Which bins these are follows
 from the first sums, which every site recomputes, and how they are parted from the study; bins of fewer than ``min_bin``
 people stay closed. Where the second round cannot be opened, the first one stands. The weighted mean of site quantiles,
-which is done elsewhere, estimates something else.
+which is done elsewhere, estimates something else. Under noise there is one round alone (`quantiles_noised`): its budget could not be
+spent on bins that only the first one names.
 
 People sets are the bins, those without a value, and in the second round the pieces.
 """
@@ -16,12 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
 from cohortsum.study.statistics.bins import refuse_no_bins
+from cohortsum.study.statistics.counts_noised import places_part
 from cohortsum.study.statistics.crossing import NOWHERE
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.quantile_table import Counts, Place, Request
+from cohortsum.study.statistics.quantiles_noised import forecast_quantile, noised_table
 from cohortsum.study.statistics.units import clipped, selected
 
 Integers = NDArray[np.int64]
@@ -98,6 +103,27 @@ class Quantiles(Statistic):
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table, from the bins of the study alone."""
         return (self.request.table(self._counts(sums), {}),)
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return one part: whoever is in a group is in one place per variable; nothing where quantiles are refined."""
+        if self.request.refine is not None:
+            return ()
+        names = tuple(name for _, _, name in self.request.blocks)
+        return (places_part(names, len(self.request.variables), adjacency),)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, as without noise, with bounds that hold the noise."""
+        return (noised_table(self.request, noisy.values, noisy.sd),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of every quantile, groups being of one size."""
+        asked = self.request
+        here = people / len(asked.groups.cells)
+        return tuple(
+            forecast_quantile(asked, row, probability, sd[asked.block(row, 0)], here)
+            for row in range(len(asked.variables))
+            for probability in asked.probabilities
+        )
 
     def _counts(self, sums: Sums) -> Counts:
         return {

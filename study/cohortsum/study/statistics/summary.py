@@ -5,11 +5,13 @@ grid, to the sums. The integers are added exactly, so batches, sites and order c
 are formed from them in rational arithmetic and rounded once, so nothing cancels. Rounding moves a mean by at most
 ``half_width * 2**-(fraction_bits + 1)`` and the variance by about ``half_width**2 * 2**-fraction_bits``; a variance that
 small is reported as 0. With ``moments`` 4 every person adds ``(u^3, u^4)`` too, in a block of their own, so that what
-is opened without them stays as it is; `moments` finishes.
+is opened without them stays as it is; `moments` finishes. `summary_noised` says how far one person moves all this, and finishes
+under noise.
 
 People sets, per variable and cell: those who have a value, and those of the cell who do not.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
@@ -17,8 +19,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
-from cohortsum.study.results import NO_DATA, SHAPE_COLUMNS, SUMMARY_COLUMNS, Absent, Cell, Status, Table
+from cohortsum.study.results import (
+    NO_DATA,
+    NOISED_COLUMNS,
+    SHAPE_COLUMNS,
+    SUMMARY_COLUMNS,
+    Absent,
+    Cell,
+    Status,
+    Table,
+)
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
 from cohortsum.study.statistics.interface import (
     Block,
@@ -31,6 +43,8 @@ from cohortsum.study.statistics.interface import (
     to_grid,
 )
 from cohortsum.study.statistics.moments import Moments, moments, shape
+from cohortsum.study.statistics.noised import Forecast, Noisy, Part
+from cohortsum.study.statistics.summary_noised import NOISED_NOTE, forecast_mean, noised_cell, summary_part
 from cohortsum.study.statistics.units import Where, clipped, normalised, selected
 from cohortsum.study.variables import Factor, Number
 
@@ -48,6 +62,7 @@ class Summary(Statistic):
         fraction_bits: grid of the sums.
         where: the subgroup, or everybody.
         moments: 2 for mean and spread, 4 for skewness and kurtosis too.
+        everybody: whether the number of people whom the counts of a variable are about travels too; public, and only under noise.
     """
 
     name: str
@@ -56,11 +71,15 @@ class Summary(Statistic):
     fraction_bits: int
     where: Where | None = None
     moments: Literal[2, 4] = 2
+    everybody: bool = False
 
     def layout(self) -> tuple[Block, ...]:
         """Return, per variable and cell, counts (n, missing), sums (u, u^2) and, of four moments, (u^3, u^4)."""
         blocks: list[Block] = []
         for variable in self.variables:
+            if self.everybody:
+                supply, sets = (frozenset({variable.name}),), self._sets(variable, ())
+                blocks.append(Block(self._total(variable), "additive", 1, 1.0, "person", 0, supply, sets))
             for cell in self._crossing.cells:
                 prefix = self._prefix(variable, cell)
                 supply = (frozenset({variable.name, *self._crossing.level_names(cell)}),)
@@ -102,12 +121,49 @@ class Summary(Statistic):
 
     def contribute(self, state: State) -> Sums:
         """Return the integers of every block; they are the state itself."""
-        return {
+        found = {
             f"{self._prefix(variable, cell)}/{part}": state[part][row, column].astype(np.int64)
             for row, variable in enumerate(self.variables)
             for column, cell in enumerate(self._crossing.cells)
             for part in ("people", *self._sums)
         }
+        if self.everybody:
+            counted = state["people"].astype(np.int64).sum(axis=(1, 2))
+            found |= {
+                self._total(variable): counted[row : row + 1] for row, variable in enumerate(self.variables)
+            }
+        return found
+
+    def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
+        """Return one part of everything together, and the public totals."""
+        public = tuple(self._total(variable) for variable in self.variables) if self.everybody else ()
+        names = tuple(block.name for block in self.layout() if block.name not in public)
+        noised = summary_part(names, len(self.variables), len(self._crossing.cells), adjacency)
+        return (noised, Part(public, 0.0, 0, 0.0)) if public else (noised,)
+
+    def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
+        """Return one table, one row per variable and cell, with intervals that hold the noise."""
+        columns = ("variable", *(factor.name for factor in self.by), *SUMMARY_COLUMNS, *NOISED_COLUMNS)
+        rows = tuple(
+            (variable.name, *cell, *noised_cell(noisy, self._prefix(variable, cell), variable, total))
+            for variable, total in ((one, noisy.of(self._total(one))) for one in self.variables)
+            for cell in self._crossing.cells
+        )
+        names = ", ".join(factor.name for factor in self.by)
+        notes = (f"People without a value of {names} are in no row.",) if self.by else ()
+        return (Table(self.name, "summary", columns, rows, (*notes, NOISED_NOTE)),)
+
+    def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
+        """Return the errors of every mean, cells being of one size."""
+        cells = self._crossing.cells
+        per = len(self.variables)
+        found: list[Forecast] = []
+        for variable in self.variables:
+            for cell in cells:
+                noise = sd[f"{self._prefix(variable, cell)}/sums"]
+                levels = ", ".join(self._crossing.level_names(cell))
+                found.append(forecast_mean(variable, levels, noise, people / len(cells), per))
+        return tuple(found)
 
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return one table, one row per variable and cell."""
@@ -154,6 +210,9 @@ class Summary(Statistic):
     @property
     def _crossing(self) -> Crossing:
         return Crossing(self.by)
+
+    def _total(self, variable: Number) -> str:
+        return f"{self.name}/{variable.name}/everybody"
 
     def _prefix(self, variable: Number, cell: tuple[str, ...]) -> str:
         return "/".join((self.name, variable.name, *self._crossing.level_names(cell)))

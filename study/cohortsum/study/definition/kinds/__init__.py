@@ -7,6 +7,7 @@ from pydantic import Field
 from cohortsum.study.definition.kinds.combat import CombatEntry, CombatSpec
 from cohortsum.study.definition.kinds.cox import CoxEntry, CoxSpec
 from cohortsum.study.definition.kinds.crosstab import CrosstabEntry, CrosstabSpec
+from cohortsum.study.definition.kinds.dp_sgd import DpSgdEntry, DpSgdSpec
 from cohortsum.study.definition.kinds.glm import GlmEntry, GlmSpec
 from cohortsum.study.definition.kinds.group_test import GroupTestEntry, GroupTestSpec
 from cohortsum.study.definition.kinds.histogram import HistogramEntry, HistogramSpec
@@ -40,6 +41,7 @@ __all__ = [
     "CovarianceSpec",
     "CoxSpec",
     "CrosstabSpec",
+    "DpSgdSpec",
     "GlmSpec",
     "GroupTestSpec",
     "HistogramSpec",
@@ -74,7 +76,8 @@ AnalysisEntry = Annotated[
     | CombatEntry
     | KaplanMeierEntry
     | LogrankEntry
-    | CoxEntry,
+    | CoxEntry
+    | DpSgdEntry,
     Field(discriminator="kind"),
 ]  # fmt: skip
 
@@ -97,8 +100,9 @@ KINDS: dict[str, type[AnalysisSection]] = {
     "kaplan_meier": KaplanMeierEntry,
     "logrank": LogrankEntry,
     "cox": CoxEntry,
+    "dp_sgd": DpSgdEntry,
 }
 """The entry behind each word of ``kind:``, in the order in which messages list them."""
 
-LATER_KINDS = frozenset({"dp_sgd"})
-"""Analyses that later versions have; refused by name."""
+LATER_KINDS: frozenset[str] = frozenset()
+"""Analyses that later versions have; refused by name. There is none at present."""

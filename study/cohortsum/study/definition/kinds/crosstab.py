@@ -11,9 +11,12 @@ from cohortsum.study.definition.fields import Name
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.results import ASSOCIATION_COLUMNS, CROSSTAB_COLUMNS
+from cohortsum.study.statistics.crosstab_noised import CROSSTAB_NOISE_COLUMNS
 from cohortsum.study.variables import Factor
 
-BESIDE_CROSSED = frozenset({"rows", "columns", *CROSSTAB_COLUMNS, *ASSOCIATION_COLUMNS})
+BESIDE_CROSSED = frozenset(
+    {"rows", "columns", *CROSSTAB_COLUMNS, *CROSSTAB_NOISE_COLUMNS, *ASSOCIATION_COLUMNS}
+)
 MAX_CELLS = 10_000
 """Cells of a crosstab; each is a number that travels, and nobody reads more."""
 

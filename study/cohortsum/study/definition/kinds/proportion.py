@@ -11,6 +11,7 @@ from cohortsum.study.definition.fields import Finite, Name
 from cohortsum.study.definition.kinds.interface import AnalysisSection, AnalysisSpec, path_of
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.results import PROPORTION_COLUMNS
+from cohortsum.study.statistics.proportion_noised import PROPORTION_NOISE_COLUMNS
 from cohortsum.study.variables import Number
 
 
@@ -82,7 +83,7 @@ class ProportionEntry(AnalysisSection):
 
     def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, ProportionSpec]:
         """Return the entry with globs written out and thresholds in order, and the spec."""
-        taken = {"variable", "level", *PROPORTION_COLUMNS}
+        taken = {"variable", "level", *PROPORTION_COLUMNS, *PROPORTION_NOISE_COLUMNS}
         variables = reading.numbers(self.variables, path_of(name, "variables"))
         thresholds = tuple(sorted(self.thresholds))
         for index, threshold in enumerate(self.thresholds):

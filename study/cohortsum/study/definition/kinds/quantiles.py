@@ -17,6 +17,7 @@ from cohortsum.study.definition.problems import Path
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.results import QUANTILE_COLUMNS, REFINED_COLUMN
 from cohortsum.study.statistics.bins import Bins, part_count
+from cohortsum.study.statistics.quantiles_noised import QUANTILE_NOISE_COLUMN
 from cohortsum.study.variables import Number
 
 MIN_BIN = 10
@@ -121,7 +122,7 @@ class QuantilesEntry(Binned):
         """Return the entry with globs, edges and defaults written out, and the spec."""
         variables = reading.numbers(self.variables, path_of(name, "variables"))
         edges, probabilities = self.public_edges(), tuple(sorted(self.probabilities))
-        taken = {"variable", "probability", *QUANTILE_COLUMNS, REFINED_COLUMN}
+        taken = {"variable", "probability", *QUANTILE_COLUMNS, QUANTILE_NOISE_COLUMN, REFINED_COLUMN}
         by = reading.factors(self.by, path_of(name, "by"), taken)
         bands = dict(sorted(self.bands.items()))
         for variable, cuts in bands.items():

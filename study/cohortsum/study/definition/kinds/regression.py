@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cohortsum.study.definition.expressions import Condition
 from cohortsum.study.definition.fields import Finite, Formula, Name, Section, Slug
 from cohortsum.study.definition.kinds.interface import AnalysisSection, OutcomesOnTerms, path_of
+from cohortsum.study.definition.problems import Path
 from cohortsum.study.definition.reading import Reading
-from cohortsum.study.definition.terms import Term, write_term
+from cohortsum.study.definition.terms import Term, coefficient_names, write_term
+from cohortsum.study.results import INTERCEPT
+from cohortsum.study.statistics.under_noise import ARM_CAP, UnderNoise
 from cohortsum.study.variables import Number
 
 
@@ -57,6 +60,7 @@ class RegressionSpec(OutcomesOnTerms):
         covariance: of standard errors that stand without equal variances, if asked for.
         test_site: whether the site effect is tested.
         multivariate: by name, tests on several outcomes at once.
+        under_noise: what a study with noise says beside.
     """
 
     kind: ClassVar[str] = "regression"
@@ -78,6 +82,7 @@ class RegressionSpec(OutcomesOnTerms):
     test_site: bool
     multivariate: Mapping[str, JointSpec]
     needs: str | None = None
+    under_noise: UnderNoise | None = None
 
     @property
     def required(self) -> frozenset[str]:
@@ -106,6 +111,41 @@ class JointEntry(Section):
     terms: Annotated[tuple[Formula, ...], Field(min_length=1)]
 
 
+class UnderNoiseEntry(Section):
+    """What noise needs to know: the clip radius, what is protected, and the public reference model of the covariates."""
+
+    clip: Annotated[Finite, Field(gt=0)]
+    protect_diagnosis: bool | None = None
+    arm_cap: Annotated[Finite, Field(gt=0.5, le=1)] | None = None
+    reference: dict[Name, Annotated[dict[Formula, Finite], Field(min_length=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _arms_are_public(self) -> Self:
+        if self.arm_cap is not None and self.protect_diagnosis is not False:
+            raise ValueError("arm_cap belongs to protect_diagnosis: false; remove it")
+        return self
+
+    def read(
+        self, outcomes: Sequence[str], terms: Sequence[Term], path: Path, reading: Reading
+    ) -> tuple[Self, UnderNoise]:
+        """Return the entry as it is written out, and what it asks for; that the diagnosis is protected goes without saying."""
+        reference = self.reference or {}
+        columns = {
+            INTERCEPT,
+            *(name for term in terms for name in coefficient_names(term, reading.variables)),
+        }
+        for outcome, slopes in sorted(reference.items()):
+            here = (*path, "reference", outcome)
+            if outcome not in outcomes:
+                reading.problems.add(here, f"{outcome!r} is no outcome of the regression; add it there")
+            for column in sorted(slopes.keys() - columns):
+                expected = ", ".join(sorted(columns))
+                reading.problems.add((*here, column), f"expected columns of the regression: {expected}")
+        public = self.protect_diagnosis is False
+        asked = UnderNoise(self.clip, not public, self.arm_cap or ARM_CAP, reference)
+        return self.model_copy(update={"protect_diagnosis": False if public else None}), asked
+
+
 class RegressionEntry(AnalysisSection):
     """One linear regression per outcome on shared terms."""
 
@@ -128,6 +168,7 @@ class RegressionEntry(AnalysisSection):
     covariance: Literal["HC0", "HC1"] | None = None
     test_site: Literal[True] | None = None
     multivariate: dict[Slug, JointEntry] | None = None
+    under_noise: UnderNoiseEntry | None = None
 
     def read(self, name: str, where: Condition | None, reading: Reading) -> tuple[Self, RegressionSpec]:
         """Return the entry with globs, terms and coefficient names written out, and the spec."""
@@ -144,6 +185,9 @@ class RegressionEntry(AnalysisSection):
         joint = self._joint(name, outcomes, terms, reading)
         self._check_companions(name, reading)
         self._check_weights(name, outcomes, reading)
+        noise, under_noise = self.under_noise, None
+        if noise is not None:
+            noise, under_noise = noise.read(outcomes, terms, path_of(name, "under_noise"), reading)
         written = {
             "outcomes": outcomes,
             "terms": tuple(write_term(term) for term in terms),
@@ -159,6 +203,7 @@ class RegressionEntry(AnalysisSection):
                 for key, entry in (self.multivariate or {}).items()
             }
             or None,
+            "under_noise": noise,
         }
         report = None if asked is None else ReportSpec(asked.effect, asked.measure, asked.correction)
         spec = RegressionSpec(
@@ -178,6 +223,7 @@ class RegressionEntry(AnalysisSection):
             test_site=self.test_site is not None,
             multivariate=joint,
             needs=self.needs,
+            under_noise=under_noise,
         )
         return self.model_copy(update=written), spec
 

@@ -1,0 +1,1 @@
+"""Attacks on what a study would release, tried on invented people before anybody releases anything."""
