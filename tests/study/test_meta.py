@@ -276,7 +276,9 @@ def test_a_number_may_be_the_effect_and_interactions_count_as_covariates() -> No
     st.lists(st.tuples(st.floats(-2, 2), st.floats(2e-2, 2)), min_size=2, max_size=40),
     st.sampled_from([1e-6, 1.0, 1e6]),
 )
-@example([(0.0, 1.0), (1.5625, 1.625), (-1.25, 1.0), (-1.3125, 0.03125), (-0.5, 1.5)], 1e-6)  # the score turns
+@example(
+    [(0.0, 1.0), (1.5625, 1.625), (-1.25, 1.0), (-1.3125, 0.03125), (-0.5, 1.5)], 1e-6
+)  # the score turns
 def test_reml_finds_a_maximum_of_the_likelihood_whatever_the_estimates(
     fits: list[tuple[float, float]], unit: float
 ) -> None:

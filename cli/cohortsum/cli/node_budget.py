@@ -54,7 +54,9 @@ def budget(
         f"with set aside epsilon {view.counted:.3g}",
         highlight=False,
     )
-    console.print(ProgressBar(total=limit.epsilon, completed=min(view.counted, limit.epsilon), width=WIDTH), "")
+    console.print(
+        ProgressBar(total=limit.epsilon, completed=min(view.counted, limit.epsilon), width=WIDTH), ""
+    )
     console.print(
         "Epsilons do not add up: two attempts together cost less than twice one.\nStudies without noise are not in this list."
     )
