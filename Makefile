@@ -33,6 +33,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/round.py
 	$(BIN)/python benchmarks/accumulate.py
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/noise.py
 
 truths: $(VENV)/.installed-dev   ## every analysis against other libraries; writes docs/accuracy.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.truths --write docs/accuracy.md

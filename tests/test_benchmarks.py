@@ -152,3 +152,14 @@ def test_sums_stand_beside_plain_products_and_a_round_is_right(tmp_path: Path) -
     (round_row,) = table(tables, "One round")
     assert (round_row["sites"], round_row["numbers"]) == (5, 20 * (1 + 1 + 6 + 4))
     assert "goal" in printed
+
+
+def test_noise_stands_beside_opendps_or_it_is_named_as_missing(tmp_path: Path) -> None:
+    printed, tables = run("noise.py", tmp_path)
+    rows = table(tables, "Discrete Gaussian")
+    assert [row["sigma"] for row in rows] == [1, 300]
+    for row in rows:
+        assert isinstance(row["ours/s"], float)
+        assert isinstance(row["ratio"], float) or (
+            row["ratio"] is None and "opendp is not installed" in printed
+        )

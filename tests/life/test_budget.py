@@ -17,6 +17,8 @@ from cohortsum.study.planning import plan_study
 from cohortsum.study.privacy.lifetime import lifetime_epsilon
 from cohortsum.study.privacy.zcdp import NANO, epsilon_of
 from cohortsum.study.spending import spending_of
+from tests.life.test_people_rule import PLAIN
+from tests.life.test_recovery import RESTORED, lose, recover
 from tests.life.test_studies import play
 from tests.life.town import Town, study_of
 
@@ -119,3 +121,70 @@ def check(town: Town, studies: list[FrozenStudy]) -> None:
         assert view.spent == lifetime_epsilon(costs_of(held), 1e-5) < 3.0
     assert max(spent) == STUDIES
     assert min(spent) >= STUDIES - 6
+
+
+async def finished(town: Town, text: str) -> FrozenStudy:
+    """Run a study with everybody."""
+    study = await town.submit(text)
+    for index in range(town.count):
+        town.decide(index, study)
+    await town.result(study)
+    return study
+
+
+def test_a_ledger_that_was_lost_is_charged_again_for_what_transcripts_prove(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        town.start_nodes()
+        await finished(town, noised(1))
+        await town.hears(RESTORED, await finished(town, noised(2)), "over")
+        await town.stop_node(RESTORED)
+        before = {account.name: account.charged for account in accounts(town, RESTORED)}
+        spent = budget_view(town.folder(RESTORED)).spent
+        lose(town, RESTORED)
+        assert accounts(town, RESTORED) == ()
+        assert (await recover(town, RESTORED)).rounds == 2
+        held = accounts(town, RESTORED)
+        assert {account.name: account.charged for account in held} == before == {"noised-1": 1, "noised-2": 1}
+        assert not any(account.open for account in held)
+        assert budget_view(town.folder(RESTORED)).spent == spent
+
+    play(tmp_path, story, SITES)
+
+
+def test_a_site_whose_budget_cannot_hold_a_study_stays_out_and_says_why_at_home(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        path = town.folder(0) / "policy.yaml"
+        path.write_text(path.read_text() + "\nbudget: {epsilon: 0.2, delta: 1.0e-6}\n")
+        town.start_nodes()
+        study = await town.submit(noised(1))
+        for index in range(SITES):
+            town.decide(index, study)
+        await town.hears(0, study, "stays out")
+        line = town.line(0, study)
+        assert line is not None
+        assert "of this site's lifetime budget (epsilon 0.2" in line.reason
+        document = await town.result(study)
+        assert "site0" not in document.sites.took_part
+        assert accounts(town, 0) == ()
+
+    play(tmp_path, story, SITES)
+
+
+def test_protected_sites_that_were_opened_may_answer_again_under_noise(tmp_path: Path) -> None:
+    """Charged noise covers a protected site's total; without it, it is opened once."""
+
+    async def story(town: Town) -> None:
+        for index in range(3, SITES):
+            path = town.folder(index) / "policy.yaml"
+            path.write_text(path.read_text() + "\nthresholds: {site_totals: protected}\n")
+        town.start_nodes()
+        await finished(town, study_of("exact", 1, PLAIN | {"min_sites: 3": "min_sites: 7"}))
+        study = await town.submit(noised(1))
+        for index in range(SITES):
+            town.decide(index, study)
+            await town.hears(index, study, "takes part")
+        document = await town.result(study)
+        assert len(document.sites.survivors) == SITES
+        assert [account.charged for account in accounts(town, SITES - 1)] == [1]
+
+    play(tmp_path, story, SITES)
