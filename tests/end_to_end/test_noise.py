@@ -118,3 +118,24 @@ def test_a_study_beyond_the_lifetime_budget_is_joined_by_nobody(tables: Path, tm
     text = EXAMPLE.read_text(encoding="utf-8").replace("epsilon: 2.5", "epsilon: 3.5")
     with pytest.raises(RoundFailedError, match="0 sites take part"):
         played(text, tables, tmp_path / "out")
+
+
+def test_where_people_may_come_and_go_their_number_is_noised_too(tables: Path, tmp_path: Path) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    start, end = text.index("  thickness:"), text.index("protection:")
+    text = (text[:start] + text[end:]).replace("privacy:", "privacy:\n  adjacency: add_or_remove")
+    text = text.replace("  shares: {thickness: 6} ", "  #").replace("epsilon: 2.5", "epsilon: 1")
+    exact = text[: text.index("privacy:")] + "privacy: {noise: none}\nrelease: {checkers: {consortium: 0}}\n"
+    true = played(exact, tables, tmp_path / "exact")
+    found = played(text, tables, tmp_path / "noised")
+    assert found.privacy is not None
+    assert found.privacy.adjacency == "add_or_remove"
+    assert "one person more or less" in " ".join(found.privacy.sentences)
+    assert "the number of people" not in found.privacy.sentences[1]
+    counts = zip(
+        cells(found, "people", "count"),
+        cells(true, "people", "count"),
+        cells(found, "people", "count_noise_sd"),
+        strict=True,
+    )
+    assert all(abs(float(str(a)) - float(str(b))) < 7 * float(str(sd)) for a, b, sd in counts)

@@ -237,3 +237,36 @@ def test_training_for_too_few_people_is_refused() -> None:
         small = study.protection.model_copy(update={field: value})
         with pytest.raises(StudyFileError, match=r"training needs .* of at least 100"):
             plan_of(replace(study, protection=small))
+
+
+ADDED = "noise: distributed, epsilon: 2, delta: 1.0e-6, adjacency: add_or_remove"
+
+
+def test_one_person_more_or_less_pays_for_the_number_of_people_and_the_gate() -> None:
+    plan = plan_of(study_of(TWO, "  counts: {kind: crosstab, factors: [sex]}", ADDED))
+    assert plan.round.noise is not None
+    noise, total = plan.round.noise, study_rho(plan.study)
+    assert noise.people is not None
+    assert noise.gate is not None
+    assert noise.people.part.nano_rho == noise.gate.part.nano_rho == total // 20
+    assert 0.9999 * total < noise.nano_rho <= total
+    assert plan.round.blocks[0].unit_bound == noise.people.levels
+    spending = spending_of(plan)
+    assert spending is not None
+    assert spending.cost.adjacency == "add_or_remove"
+
+
+@pytest.mark.parametrize(
+    ("analysis", "said"),
+    [
+        (MEANS, "moments: 1 divides by a number of people"),
+        (
+            "  x: {kind: regression, outcomes: [age], terms: [sex], under_noise: {clip: 3}}",
+            "privacy.adjacency",
+        ),
+        (TRAINING, "remove privacy.adjacency"),
+    ],
+)
+def test_what_needs_a_public_number_of_people_is_refused(analysis: str, said: str) -> None:
+    with pytest.raises(StudyFileError, match=said):
+        plan_of(study_of(TWO, analysis, ADDED))

@@ -15,16 +15,31 @@ from cohortsum.protocol import site_checks
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.protocol.effects import Contribute
-from cohortsum.protocol.noise import LEAST_SIGMA, MOST_SIGMA, NANO, TAIL, NoisePart, NoisePlan, draw_noise
-from cohortsum.protocol.opening import check_result
+from cohortsum.protocol.noise import (
+    LEAST_SIGMA,
+    MOST_SIGMA,
+    NANO,
+    TAIL,
+    NoisedCount,
+    NoisePart,
+    NoisePlan,
+    draw_gate_noise,
+    draw_noise,
+)
+from cohortsum.protocol.opening import check_gate, check_result
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.site_states import Attempt
-from tests.protocol.consortium import Consortium, plan_of, protection
+from tests.protocol.consortium import PEOPLE, Consortium, plan_of, protection
 
 SUMS = PlannedBlock("sums", 3, 1000, "person", ())
 COUNTS = PlannedBlock("counts", 2, 50, "person", ())
 PART = NoisePart(("sums", "counts"), 4_000_000, NANO // 20)
 NOISE = NoisePlan("distributed", "replace_one", (PART,))
+
+
+PEOPLE_TOO = NoisedCount(NoisePart(("people",), 10_000, NANO // 400), 100)
+GATE = NoisedCount(NoisePart(("gate",), 10_000, NANO // 400), 100)
+ADDED = replace(NOISE, adjacency="add_or_remove", people=PEOPLE_TOO, gate=GATE)
 
 
 def noised(noise: NoisePlan = NOISE, sites: int = 9) -> RoundPlan:
@@ -106,7 +121,9 @@ def test_plans_differ_wherever_the_noise_does() -> None:
     held = [
         noised(),
         noised(replace(NOISE, placement="local", parts=(replace(PART, nano_rho=NANO),))),
-        noised(replace(NOISE, adjacency="add_or_remove")),
+        noised(ADDED),
+        noised(replace(ADDED, gate=replace(GATE, levels=101))),
+        noised(replace(ADDED, people=replace(PEOPLE_TOO, levels=101))),
         noised(replace(NOISE, parts=(other,))),
         noised(replace(NOISE, parts=(replace(PART, nano_rho=PART.nano_rho + 1),))),
         noised(replace(NOISE, parts=(replace(PART, blocks=("counts", "sums")),))),
@@ -177,3 +194,69 @@ def test_a_site_refuses_its_own_noise_beyond_the_tail() -> None:
     values[1] += 1
     with pytest.raises(LocalProtocolError, match="R2"):
         site_checks.contribution(setup, attempt, 10, values)
+
+
+# One person more or less: the number of people is data
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        replace(NOISE, adjacency="add_or_remove"),
+        replace(ADDED, gate=None),
+        replace(ADDED, people=None),
+        replace(ADDED, adjacency="replace_one"),
+    ],
+    ids=["neither", "no gate", "no people", "noise that is not needed"],
+)
+def test_where_people_may_come_and_go_their_number_and_the_gate_carry_noise(noise: NoisePlan) -> None:
+    with pytest.raises(ConfigurationError, match="must cover every block"):
+        noised(noise)
+
+
+def test_what_an_opening_costs_holds_people_and_gate() -> None:
+    assert ADDED.nano_rho == PART.nano_rho + 2 * (NANO // 400)
+    plan = noised(ADDED)
+    assert (plan.people_levels, plan.gate_levels) == (100, 100)
+    assert plan.people_slack == -(-9 * plan.noise_bounds["people"] // 100)
+
+
+@pytest.mark.parametrize(
+    ("opened", "people"), [(0, 0), (49, 0), (50, 1), (12_345, 123), (12_350, 124), (-49, 0)]
+)
+def test_the_number_of_people_is_rounded(opened: int, people: int) -> None:
+    assert noised(ADDED).people_of(opened) == people
+
+
+def test_the_gate_is_compared_on_its_own_grid() -> None:
+    plan, exact = noised(ADDED), noised()
+    least = plan.protection.gate_minimum
+    check_gate(100 * least, plan, 0, "R4.8")
+    check_gate(least, exact, 0, "R4.8")
+    for total, held in ((100 * least - 1, plan), (least - 1, exact)):
+        with pytest.raises(RemoteProtocolError, match=r"R4\.8|too few participants"):
+            check_gate(total, held, 0, "R4.8")
+
+
+def test_an_opened_number_of_people_may_be_off_by_its_noise_and_not_by_more() -> None:
+    plan = replace(noised(ADDED), blocks=(replace(PEOPLE, unit_bound=100), SUMS, COUNTS))
+    most = plan.protection.max_participants + plan.people_slack
+    for people, fine in (
+        (most, True),
+        (most + 1, False),
+        (1 - plan.people_slack, True),
+        (-plan.people_slack - 1, False),
+    ):
+        values = np.array([people * 100, 0, 0, 0, 0, 0], np.int64)
+        if fine:
+            assert check_result(plan, plan.blocks, values, 9) == people
+        else:
+            with pytest.raises(RemoteProtocolError):
+                check_result(plan, plan.blocks, values, 9)
+
+
+def test_gate_noise_is_drawn_where_it_is_due() -> None:
+    assert draw_gate_noise(NOISE, 6, NoiseStream.fresh()) == 0
+    drawn = [draw_gate_noise(ADDED, 6, NoiseStream.fresh()) for _ in range(200)]
+    assert len(set(drawn)) > 100
+    assert abs(np.mean(drawn)) < 6 * GATE.part.sigma(6) / np.sqrt(200)

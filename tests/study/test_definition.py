@@ -76,11 +76,6 @@ def test_the_open_example_runs_on_68_regions() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        (
-            "noise: none",
-            "noise: local, epsilon: 1.0, delta: 1e-6, adjacency: add_or_remove",
-            "privacy.adjacency add_or_remove",
-        ),
         ("protection: {", "protection: {mode: two_key, ", "protection.mode two_key"),
         ("protection: {", "protection: {mode: committee, committee: [a, b, c], ", "protection.committee"),
         ("privacy:", "release: {checkers: {consortium: 0, sites: any}}\nprivacy:", "checkers.sites any"),

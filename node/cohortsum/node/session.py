@@ -48,7 +48,7 @@ from cohortsum.protocol.effects import (
 )
 from cohortsum.protocol.ledger import PeopleSet, Status, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
-from cohortsum.protocol.noise import draw_noise
+from cohortsum.protocol.noise import draw_gate_noise, draw_noise
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
@@ -272,10 +272,12 @@ class StudySession:
         )  # before a row is read: how long it takes to draw tells of it, and so of nothing else
         least = 0.0 if joined.people is None else float(joined.limits.k)
         people, values = plan.contribution(joined.tables.batches, effect.blocks, joined.supplied, least)
+        at_gate = 0
         if noise is not None:
-            values += noise
-            noise[:] = 0
-        effects = machine.contribute(people, values)
+            vector, at_gate = noise
+            values += vector
+            vector[:] = 0
+        effects = machine.contribute(people, values, at_gate)
         reach("r2.masked")
         return effects
 
@@ -343,14 +345,15 @@ class StudySession:
         add_masks_parallel(vector, plus, minus, self._site.pool, os.cpu_count() or 1)
 
 
-def _noise(plan: StudyPlan, effect: Contribute) -> Integers | None:
-    """Return this site's noise for what travels, drawn anew for this attempt; None where the study has none."""
+def _noise(plan: StudyPlan, effect: Contribute) -> tuple[Integers, int] | None:
+    """Return this site's noise for what travels and for the gate, drawn anew for this attempt; None where the study has none."""
     noise = plan.round.noise
     if noise is None:
         return None
     stream = NoiseStream.fresh()
     blocks = [(block.name, block.size) for block in effect.blocks]
     try:
-        return draw_noise(noise, blocks, noise.honest(effect.advertised, plan.round.protection), stream)
+        honest = noise.honest(effect.advertised, plan.round.protection)
+        return draw_noise(noise, blocks, honest, stream), draw_gate_noise(noise, honest, stream)
     finally:
         stream.wipe()

@@ -235,9 +235,9 @@ class CoordinatorRound:
             raise LocalProtocolError("R5", "no opened words are awaited")
         values = signed(words)
         try:
-            people = check_result(
-                self.setup.plan, self.fixed.blocks, values, len(state.u3.inputs), state.gate_total
-            )
+            plan = self.setup.plan
+            gate = state.gate_total if plan.gate_levels == 1 else 0
+            people = check_result(plan, self.fixed.blocks, values, len(state.u3.inputs), gate)
         except RemoteProtocolError as error:
             return self._abort(error.message)
         opened = Opened(
@@ -410,7 +410,7 @@ class CoordinatorRound:
             )
             dropouts = dropouts_of(secrets, mask, state.u3.inputs, adverts)
             total = gate_sum(self.fixed.context, state.u1.h1, state.u2.h2, opening, dropouts)
-            check_gate(total, self.setup.plan.protection, 0, "R4.8")
+            check_gate(total, self.setup.plan, 0, "R4.8")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
         self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, dropouts, {})

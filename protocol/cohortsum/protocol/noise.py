@@ -10,6 +10,9 @@ exp(-600) wherever s is at least 4 grid units). Under *distributed* noise h is h
 least, ``threshold(n1) - c`` for the n1 sites that really take part, so that it is known only in the round; under *local* noise
 every site stands for itself, h = 1. Each site takes the least whole s that keeps the part's rho, in integers.
 
+Where people may be added or removed, the number of people is data as well: it carries noise in the vector and, a second time, at the
+gate, each on a grid and with a charge of its own.
+
 If the masks failed, a reader of one site's vector would face that site's own noise alone: h times the rho.
 """
 
@@ -59,6 +62,14 @@ class NoisePart:
 
 
 @dataclass(frozen=True, slots=True)
+class NoisedCount:
+    """A number of people under noise: its part, and how many units of the grid are one person."""
+
+    part: NoisePart
+    levels: int
+
+
+@dataclass(frozen=True, slots=True)
 class NoisePlan:
     """The noise of one round.
 
@@ -67,17 +78,27 @@ class NoisePlan:
         adjacency: what the claim is about: one person's values replaced, or one person more or less.
         parts: every block is in one of them, but for the number of people and what is public.
         public: blocks that neighbours share by the study's own declaration, and that are sent as they are.
+        people: the first block, where people may be added or removed; None where their number is public.
+        gate: the count at the gate, likewise.
     """
 
     placement: Placement
     adjacency: Adjacency
     parts: tuple[NoisePart, ...]
     public: tuple[str, ...] = ()
+    people: NoisedCount | None = None
+    gate: NoisedCount | None = None
+
+    @property
+    def vector(self) -> tuple[NoisePart, ...]:
+        """Return the parts of what travels in the vector."""
+        return self.parts if self.people is None else (self.people.part, *self.parts)
 
     @property
     def nano_rho(self) -> int:
         """What one opening of the round costs every person in it."""
-        return sum(part.nano_rho for part in self.parts)
+        gate = 0 if self.gate is None else self.gate.part.nano_rho
+        return gate + sum(part.nano_rho for part in self.vector)
 
     def honest(self, advertised: int, protection: Protection) -> int:
         """Return how many sites' noise is in every sum that opens, where ``advertised`` sites take part."""
@@ -91,7 +112,7 @@ class NoisePlan:
         """
         sizes = {self.honest(size, protection) for size in allowed_sizes(invited, protection)}
         found: dict[str, int] = {}
-        for part in self.parts:
+        for part in (*self.vector, *(() if self.gate is None else (self.gate.part,))):
             least, most = part.sigma(max(sizes)), part.sigma(min(sizes))
             if least < LEAST_SIGMA or most > MOST_SIGMA:
                 raise ConfigurationError(
@@ -103,14 +124,18 @@ class NoisePlan:
 
     def encoded(self) -> bytes:
         """Return what the digest of a round's plan covers."""
-        parts = (
-            encode(
-                number(part.squared), number(part.nano_rho), encode(*(name.encode() for name in part.blocks))
-            )
-            for part in self.parts
+        counts = (
+            b"" if count is None else encode(number(count.levels), _encoded(count.part))
+            for count in (self.people, self.gate)
         )
         public = encode(*(name.encode() for name in self.public))
-        return encode(self.placement.encode(), self.adjacency.encode(), public, *parts)
+        named = (self.placement.encode(), self.adjacency.encode())
+        return encode(*named, public, *counts, *map(_encoded, self.parts))
+
+
+def _encoded(part: NoisePart) -> bytes:
+    names = encode(*(name.encode() for name in part.blocks))
+    return encode(number(part.squared), number(part.nano_rho), names)
 
 
 def draw_noise(
@@ -124,10 +149,15 @@ def draw_noise(
         honest: as `NoisePlan.honest` says.
         stream: fresh for this attempt; noise is never used twice.
     """
-    due = {name: part.sigma(honest) for part in plan.parts for name in part.blocks}
+    due = {name: part.sigma(honest) for part in plan.vector for name in part.blocks}
     sigmas = np.repeat([due.get(name, 0) for name, _ in blocks], [size for _, size in blocks])
     noise = np.zeros(len(sigmas), np.int64)
     for sigma in np.unique(sigmas[sigmas > 0]):
         here = sigmas == sigma
         noise[here] = discrete_gaussian(int(sigma), int(np.count_nonzero(here)), stream)
     return noise
+
+
+def draw_gate_noise(plan: NoisePlan, honest: int, stream: NoiseStream) -> int:
+    """Return one site's noise for the count at the gate, in units of its grid; 0 where none is due."""
+    return 0 if plan.gate is None else int(discrete_gaussian(plan.gate.part.sigma(honest), 1, stream)[0])

@@ -15,7 +15,6 @@ from cohortsum.crypto.commitments import commit_seed
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector, add_masks
-from cohortsum.protocol.bounds import Protection
 from cohortsum.protocol.masking import (
     Dropouts,
     add_words,
@@ -90,16 +89,16 @@ def check_result(
 ) -> int:
     """R5: the opened numbers lie where honest contributions can put them; return the number of people.
 
-    The people are compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
+    ``gate_total`` is 0 where the count at the gate is not known here, or carries noise of its own. The people are compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
     """
-    people = int(values[0])
-    if not gate_total <= people <= plan.protection.max_participants:
+    people, slack = plan.people_of(int(values[0])), plan.people_slack
+    if not gate_total - slack <= people <= plan.protection.max_participants + slack:
         raise RemoteProtocolError(
             "R5.3",
             "the opened number of people is above max_participants or below the gate; nothing is published",
         )
     bounds = [
-        (people if block.per == "person" else survivors) * block.unit_bound
+        (people + slack if block.per == "person" else survivors) * block.unit_bound
         + survivors * (1 + plan.noise_bounds.get(block.name, 0))
         for block in blocks
     ]
@@ -111,16 +110,17 @@ def check_result(
     return people
 
 
-def check_gate(total: int, protection: Protection, min_participants: int, check: str) -> None:
+def check_gate(total: int, plan: RoundPlan, min_participants: int, check: str) -> None:
     """Raise RemoteProtocolError ``check`` unless the gate sum reaches the effective minimum.
 
     A check against honest mistakes and small cohorts, not against liars: nobody sees a single count.
     """
+    protection = plan.protection
     minimum = (
         max(protection.min_participants, min_participants)
         + protection.max_colluding_sites * protection.gate_cap
     )
-    if total < minimum:
+    if total < minimum * plan.gate_levels:
         raise RemoteProtocolError(
             check, f"too few participants: the gate must reach {minimum} in capped counts"
         )

@@ -87,8 +87,9 @@ class RoundPlan:
     def __post_init__(self) -> None:
         """Prove that no number can wrap and that noise covers every number it must, or refuse the plan."""
         object.__setattr__(self, "noise_bounds", self._noise_bounds())
+        people = self.protection.max_participants + self.people_slack
         for block in self.blocks:
-            most = self.protection.max_participants if block.per == "person" else self.sites_invited
+            most = people if block.per == "person" else self.sites_invited
             site = 1 + self.noise_bounds.get(block.name, 0)
             if most * block.unit_bound + self.sites_invited * site >= 2 ** (WORD_BITS - 1):
                 raise ConfigurationError(
@@ -101,12 +102,36 @@ class RoundPlan:
     def _noise_bounds(self) -> Mapping[str, int]:
         if self.noise is None:
             return {}
-        covered = [*self.noise.public, *(name for part in self.noise.parts for name in part.blocks)]
-        if sorted(covered) != sorted(block.name for block in self.blocks[1:]):
+        covered = [*self.noise.public, *(name for part in self.noise.vector for name in part.blocks)]
+        people_too = self.noise.adjacency == "add_or_remove"
+        blocks = self.blocks if people_too else self.blocks[1:]
+        counted = people_too is (self.noise.people is not None) is (self.noise.gate is not None)
+        if not counted or sorted(covered) != sorted(block.name for block in blocks):
             raise ConfigurationError(
-                "the noise of a round must cover every block but the number of people and what is public, each once"
+                "the noise of a round must cover every block but what is public, each once; the number of people, there and at "
+                "the gate, where people may be added or removed"
             )
         return self.noise.bounds(self.sites_invited, self.protection)
+
+    @property
+    def people_levels(self) -> int:
+        """Units of the first block that are one person."""
+        return 1 if self.noise is None or self.noise.people is None else self.noise.people.levels
+
+    @property
+    def gate_levels(self) -> int:
+        """Units of the count at the gate that are one person."""
+        return 1 if self.noise is None or self.noise.gate is None else self.noise.gate.levels
+
+    @property
+    def people_slack(self) -> int:
+        """By how many people the opened number of people may be off; 0 without noise in it."""
+        noise = self.noise_bounds.get(self.blocks[0].name, 0)
+        return -(-self.sites_invited * noise // self.people_levels)
+
+    def people_of(self, opened: int) -> int:
+        """Return the number of people behind the opened first block: rounded, where it carries noise."""
+        return (2 * opened + self.people_levels) // (2 * self.people_levels)
 
     def _digest(self) -> bytes:
         parts = [

@@ -138,12 +138,13 @@ class SiteRound:
             self._answers = {}
         return effects
 
-    def contribute(self, people: int, values: NDArray[np.int64]) -> Effects:
+    def contribute(self, people: int, values: NDArray[np.int64], gate_noise: int = 0) -> Effects:
         """Mask this site's values and return the records and the message to send.
 
         Args:
             people: people of the cohort at this site.
             values: (total size of the blocks,) int64, in the order of the `Contribute` effect.
+            gate_noise: of the count at the gate, in units of its grid.
 
         Raises:
             LocalProtocolError: the values break the plan's bounds, or none are awaited.
@@ -153,7 +154,8 @@ class SiteRound:
             raise LocalProtocolError("R2", f"no contribution is awaited in state {type(state).__name__}")
         setup, attempt, roll, dealt = self.setup, state.attempt, state.roll, state.dealt
         checks.contribution(setup, attempt, people, values)
-        gate = np.array([min(people, setup.plan.protection.gate_cap)], dtype=np.int64)
+        capped = min(people, setup.plan.protection.gate_cap) * setup.plan.gate_levels
+        gate = np.array([capped + gate_noise], dtype=np.int64)
         own = mask_key(roll.secrets, attempt.seeds.element("mask"))
         pairs = {
             peer: pair_mask_keys(

@@ -242,7 +242,9 @@ def contribution(setup: SiteSetup, attempt: Attempt, people: int, values: NDArra
     beyond = first_beyond(attempt.blocks, bounds, values)
     if beyond is not None:
         raise LocalProtocolError("R2.9", f"a value of block {beyond.name} exceeds the plan's bound")
-    if attempt.blocks[0].size != 1 or int(values[0]) != people:
+    first = attempt.blocks[0]
+    noised = abs(int(values[0]) - people * setup.plan.people_levels)
+    if first.size != 1 or noised > noise.get(first.name, 0):
         raise LocalProtocolError("R2.9", "the first block must hold the number of people")
 
 
@@ -323,7 +325,7 @@ def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:
         check_mask_seed(at.secrets, owner, seed, at.adverts[owner], "R4.7")
     dropouts = dropouts_of(at.secrets, message.dropped, message.survivors, at.adverts)
     total = gate_sum(context, at.h1, agreed.dealt.h2, message, dropouts)
-    check_gate(total, setup.plan.protection, setup.min_participants, "R4.8")
+    check_gate(total, setup.plan, setup.min_participants, "R4.8")
 
 
 def recomputed(

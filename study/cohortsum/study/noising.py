@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.protocol.bounds import Protection, allowed_sizes, threshold
-from cohortsum.protocol.noise import MOST_SIGMA, NANO, NoisePart, NoisePlan
+from cohortsum.protocol.noise import MOST_SIGMA, NANO, NoisedCount, NoisePart, NoisePlan
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.privacy import gaussian, sampled_replace, subsampled
+from cohortsum.study.privacy import gaussian, sampled_replace
 from cohortsum.study.privacy.zcdp import rho_of
 from cohortsum.study.statistics.dp_sgd import LEAST_ELIGIBLE
 from cohortsum.study.statistics.interface import Statistic
@@ -30,6 +30,8 @@ Integers = NDArray[np.int64]
 
 HEADROOM = 2**62
 """What a site's exact sum times its levels must stay below, so that rounding it to the grid is exact in 64 bits."""
+COUNT_SHARE = Fraction(1, 20)
+"""Of an attempt's budget, for the number of people and for the gate each, where people may be added or removed."""
 LEAST_TRAINED = 100
 """People without whom no model is trained; `LEAST_ELIGIBLE` at a site."""
 ROUNDING = 1.0 + 2.0**-40
@@ -83,6 +85,9 @@ def noising_of(study: FrozenStudy, statistics: Sequence[Statistic], honest: int)
     public: list[str] = []
     levels: dict[str, int] = {}
     attempt = _attempt_rho(study, statistics)
+    people, gate = _counts(study, attempt, honest)
+    if people is not None and gate is not None:
+        attempt -= people.part.nano_rho + gate.part.nano_rho
     for statistic in statistics:
         declared = statistic.parts(study.privacy.neighbours)
         if not declared:
@@ -117,9 +122,33 @@ def noising_of(study: FrozenStudy, statistics: Sequence[Statistic], honest: int)
             f"study {study.study}: the shares of its parts come to more than an attempt may cost"
         )
     refuse_each(study, sum(len(one.forecast(dict.fromkeys(blocks, 1.0), 1.0)) for one in statistics))
-    return Noising(
-        NoisePlan(study.privacy.placement, study.privacy.neighbours, tuple(parts), tuple(public)), levels
-    )
+    placed = (study.privacy.placement, study.privacy.neighbours)
+    return Noising(NoisePlan(*placed, tuple(parts), tuple(public), people, gate), levels)
+
+
+def _counts(
+    study: FrozenStudy, attempt: Fraction, honest: int
+) -> tuple[NoisedCount, NoisedCount] | tuple[None, None]:
+    """Return the noise of the number of people and of the gate where people may be added or removed: each moves by one.
+
+    Raises:
+        StudyFileError: its share of the budget is too small.
+    """
+    if study.privacy.neighbours == "replace_one":
+        return None, None
+    nano = int(attempt * COUNT_SHARE)
+    found: list[NoisedCount] = []
+    for name in ("people", "gate"):
+        part = Part((name,), 1.0, 1)
+        levels = _levels(part, nano, honest, exact=True)
+        if levels < 1:
+            raise StudyFileError(
+                f"study {study.study}: the budget is too small for the number of people; raise epsilon"
+            )
+        found.append(
+            NoisedCount(NoisePart(part.blocks, squared_units(part, levels, exact=True), nano), levels)
+        )
+    return found[0], found[1]
 
 
 def _attempt_rho(study: FrozenStudy, statistics: Sequence[Statistic]) -> Fraction:
@@ -137,6 +166,11 @@ def _attempt_rho(study: FrozenStudy, statistics: Sequence[Statistic]) -> Fractio
     if not sampled:
         return Fraction(study_rho(study), study.protection.max_attempts)
     (statistic, part), epsilon, delta = sampled[0], study.privacy.epsilon, study.privacy.delta
+    if study.privacy.neighbours == "add_or_remove":
+        raise StudyFileError(
+            f"study {study.study}: analysis {statistic.name}: training is accounted for one person's values replaced, which is the "
+            "stricter promise; remove privacy.adjacency"
+        )
     if len(statistics) > 1 or len(sampled) > 1 or epsilon is None or delta is None:
         raise StudyFileError(
             f"study {study.study}: analysis {statistic.name} spends its budget over many rounds; give it a study of its own"
@@ -145,9 +179,8 @@ def _attempt_rho(study: FrozenStudy, statistics: Sequence[Statistic]) -> Fractio
     if part.rate == 1.0:
         return Fraction(study_rho(study), statistic.most_rounds * study.protection.max_attempts)
     steps = statistic.most_rounds * study.protection.max_attempts
-    accountant = sampled_replace if study.privacy.neighbours == "replace_one" else subsampled
     try:
-        multiplier = accountant.multiplier_for(part.rate, steps, epsilon, delta)
+        multiplier = sampled_replace.multiplier_for(part.rate, steps, epsilon, delta)
     except ValueError:
         raise StudyFileError(
             f"study {study.study}: privacy.epsilon {epsilon:g} is too small for {steps} rounds; raise it or take fewer steps"

@@ -112,7 +112,8 @@ class StudyPlan:
                 statistic.merge([state, statistic.accumulate(batch)])
                 for statistic, state in zip(asked, states, strict=True)
             ]
-        values: dict[str, Integers] = {PEOPLE.name: np.array([people], dtype=np.int64)}
+        counted = people * self.round.people_levels
+        values: dict[str, Integers] = {PEOPLE.name: np.array([counted], dtype=np.int64)}
         for statistic, state in zip(asked, states, strict=True):
             if self.round.iteration > 1 and statistic.effective_people(state) < least_effective:
                 raise PolicyError(
@@ -209,7 +210,7 @@ class StudyPlan:
             if self.round.noise is None:
                 following = statistic.further(sums)
             else:
-                following = statistic.further_noised(self._in_units(sums), int(sums[PEOPLE.name][0]))
+                following = statistic.further_noised(self._in_units(sums), self._people(sums))
             if following is None:
                 ended.append(Ended(statistic, sums))
             else:
@@ -219,7 +220,7 @@ class StudyPlan:
         statistics = tuple(going_on)
         plan = replace(
             self.round,
-            blocks=(PEOPLE, *_planned(statistics)),
+            blocks=(self.round.blocks[0], *_planned(statistics, self.grids)),
             iteration=self.round.iteration + 1,
             parameters=_parameters_digest(statistics),
         )
@@ -249,7 +250,10 @@ class StudyPlan:
 
     def noisy(self, sums: Sums, sites: Sites) -> Noisy:
         """Return opened sums of a round under noise in the blocks' own units, with the noise in them."""
-        return Noisy(self._in_units(sums), self.noise_sd(sites), int(sums[PEOPLE.name][0]), sites.survivors)
+        return Noisy(self._in_units(sums), self.noise_sd(sites), self._people(sums), sites.survivors)
+
+    def _people(self, sums: Sums) -> int:
+        return self.round.people_of(int(sums[PEOPLE.name][0]))
 
     def _in_units(self, sums: Sums) -> dict[str, NDArray[np.float64]]:
         return {name: sums[name] / levels for name, levels in self.grids.items() if name in sums}
@@ -349,13 +353,16 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
     if study.privacy.noise != "none":
         noising = noising_of(study, statistics, least_honest(study, protection, invited))
     grids: Mapping[str, int] = {} if noising is None else noising.levels
+    people = PEOPLE
+    if noising is not None and noising.plan.people is not None:
+        people = replace(PEOPLE, unit_bound=noising.plan.people.levels)
     plan = RoundPlan(
         study.digest,
         roster.digest,
         study.epoch,
         invited,
         protection,
-        (PEOPLE, *_planned(statistics, grids)),
+        (people, *_planned(statistics, grids)),
         tuple(sorted(items)),
         seen,
         noise=None if noising is None else noising.plan,

@@ -122,7 +122,7 @@ def attack(
     mean /= COHORTS * people
     spread = np.array(added[2 * half :]).std(axis=0)
     varies = spread > 0.0
-    varies[0] = False  # the number of people is public
+    varies[0] = False  # the number of people is public, or one number among many
     persons = (np.array(added[: 2 * half])[:, varies] - mean[varies]) / spread[varies]
 
     def auc(opened: Floats) -> float:

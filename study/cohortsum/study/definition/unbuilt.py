@@ -8,7 +8,6 @@ def refuse_unbuilt(study: FrozenStudy) -> None:
     """Raise NotInThisVersionError naming every field that asks for something not built; loading never does."""
     checkers = study.release.checkers
     wanted = [
-        (study.privacy.adjacency is not None, "privacy.adjacency add_or_remove", "no adjacency"),
         (study.protection.mode != "masking", f"protection.mode {study.protection.mode}", "mode: masking"),
         (study.protection.committee is not None, "protection.committee", "no committee"),
         (checkers.consortium > 0, f"release.checkers.consortium {checkers.consortium}", "consortium: 0"),
