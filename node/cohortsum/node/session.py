@@ -263,6 +263,8 @@ class StudySession:
         joined, machine = self._joined, self._machine
         if joined is None or machine is None:
             raise LocalProtocolError("R2", "a contribution is asked for outside a round")
+        # before a row is read: how long it takes to draw tells of the noise, and so of nothing else
+        noise = _noise(self._where().plan, effect)
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
         plan = self._where().plan
