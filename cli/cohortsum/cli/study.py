@@ -27,7 +27,7 @@ from cohortsum.study.definition import (
 from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
 from cohortsum.study.definition.signing import sign_study, signed_study_to_json
 from cohortsum.study.forecasting import forecasts, refuse_nonsense
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.planning import StudyPlan, plan_study, protection_of
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, sign and submit a study, and follow it.")
 
@@ -70,7 +70,7 @@ def sign(
     study = read_study(file)
     refuse_unbuilt(study)
     if study.privacy.noise != "none":
-        refuse_nonsense(plan_study(study, invented_roster(study, study.protection.min_sites)))
+        refuse_nonsense(plan_study(study, invented_roster(study, _fewest_sites(study))))
     write_new(out, signed_study_to_json(sign_study(study, identity, read_key(key))))
     console = output()
     console.print(f"study {study.study}, version {study.version}, for roster version {study.roster}")
@@ -173,6 +173,12 @@ def _read_roster(path: Path) -> Roster:
         return load_roster(path.read_bytes(), path.name)
     except OSError as error:
         raise ConfigurationError(cannot_be_read(str(path), error)) from None
+
+
+def _fewest_sites(study: FrozenStudy) -> int:
+    """Return the fewest invited sites with which a round of the study can run; min_sites where none below 1000 are enough."""
+    protection, least = protection_of(study), study.protection.min_sites
+    return next((count for count in range(least, 1000) if allowed_sizes(count, protection)), least)
 
 
 def invented_roster(study: FrozenStudy, sites: int) -> Roster:
