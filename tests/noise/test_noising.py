@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cohortsum.crypto.errors import StudyFileError
-from cohortsum.protocol.noise import MOST_SIGMA, NANO
+from cohortsum.crypto.errors import ConfigurationError, StudyFileError
+from cohortsum.protocol.bounds import threshold
+from cohortsum.protocol.noise import MOST_SIGMA, NANO, NoisePart
 from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.batch import Batch
 from cohortsum.study.claim import claim_of, sentences
-from cohortsum.study.noising import regrid, shares_of, squared_units, study_rho
+from cohortsum.study.noising import check_sum, honest_sites, regrid, shares_of, squared_units, study_rho
 from cohortsum.study.planning import Sites
 from cohortsum.study.privacy import gaussian
+from cohortsum.study.privacy.discrete import NoisySum
 from cohortsum.study.privacy.zcdp import epsilon_of
 from cohortsum.study.spending import spending_of
 from cohortsum.study.statistics.noised import Part
@@ -270,3 +272,21 @@ def test_one_person_more_or_less_pays_for_the_number_of_people_and_the_gate() ->
 def test_what_needs_a_public_number_of_people_is_refused(analysis: str, said: str) -> None:
     with pytest.raises(StudyFileError, match=said):
         plan_of(study_of(TWO, analysis, ADDED))
+
+
+def test_the_sum_of_the_sites_noise_keeps_the_claim_at_every_number_of_sites() -> None:
+    """The conditions on sums of discrete Gaussians are looked at for every number of sites that may take part."""
+    plan = plan_of(study_of(TWO, BOTH), 34)
+    assert plan.round.noise is not None
+    sizes = honest_sites(plan.study, plan.round.protection, 34)
+    assert sizes == tuple(sorted({threshold(size) - 1 for size in range(7, 35)}))
+    for part in plan.round.noise.parts:
+        for honest in sizes:
+            total = NoisySum(honest, Fraction(part.sigma(honest) ** 2), 2, part.squared, part.squared)
+            assert total.rho() * NANO <= part.nano_rho
+
+
+def test_a_sum_that_is_not_close_enough_to_a_discrete_gaussian_is_refused() -> None:
+    coarse = NoisePart(("x",), 4, NANO // 6)  # 3 units at each of two sites
+    with pytest.raises(ConfigurationError, match="expected at least 4"):
+        check_sum(coarse, 1, (2,))

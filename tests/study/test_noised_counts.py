@@ -408,7 +408,7 @@ def test_what_has_no_proven_sensitivity_is_refused_by_name(kind: str) -> None:
     statistics = [statistic_of(study, spec) for spec in study.analyses.values()]
     assert [one.parts("replace_one") for one in statistics] == [()]
     with pytest.raises(StudyFileError, match=f"analysis a: no noise is known to suffice for kind {kind}"):
-        noising_of(study, statistics, 3)
+        noising_of(study, statistics, (3,))
 
 
 # --- acceptance check 8: ten thousand neighbours of sums of means

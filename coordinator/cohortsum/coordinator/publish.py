@@ -123,6 +123,7 @@ def _privacy(plan: StudyPlan, rounds: Sequence[OpenedIteration]) -> Privacy | No
         sampling_rate=claim.sampling_rate,
         openings=claim.openings,
         unprotected=claim.unprotected,
+        method=claim.method,
         sentences=sentences(claim),
     )
 

@@ -8,7 +8,7 @@ norm (grid units). Over the sum of h independent discrete Gaussians N_Z(0, s^2) 
 (Canonne, Kamath and Steinke 2020 for one of them; Kairouz, Liu and Steinke 2021, Proposition 14, for a sum: what it adds is below
 exp(-600) wherever s is at least 4 grid units). Under *distributed* noise h is how many honest sites every opened sum holds at
 least, ``threshold(n1) - c`` for the n1 sites that really take part, so that it is known only in the round; under *local* noise
-every site stands for itself, h = 1. Each site takes the least whole s that keeps the part's rho, in integers.
+every site stands for itself, h = 1. Each site takes the least whole s with which the part's rho is not even reached, in integers.
 
 Where people may be added or removed, the number of people is data as well: it carries noise in the vector and, a second time, at the
 gate, each on a grid and with a charge of its own.
@@ -58,7 +58,7 @@ class NoisePart:
 
     def sigma(self, honest: int) -> int:
         """Return the standard deviation of a site's noise, in grid units, where ``honest`` sites' noise is in the sum."""
-        return 1 + isqrt(-(-self.squared * NANO // (2 * self.nano_rho * honest)) - 1)
+        return 1 + isqrt(self.squared * NANO // (2 * self.nano_rho * honest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ class Privacy(_Model):
     sampling_rate: Annotated[FiniteFloat, Field(gt=0, le=1)]
     openings: PositiveInt
     unprotected: Annotated[tuple[Name, ...], Field(description="variables that the study declares public")]
+    method: Annotated[Name, Field(description="the accountant's bound behind epsilon")]
     sentences: tuple[Name, ...]
 
 

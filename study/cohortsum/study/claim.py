@@ -1,7 +1,7 @@
 """What a release under noise promises, in numbers and in plain words, with what it rests on and what it does not cover.
 
-The claim is that of the rho ledger: zCDP of a sum of discrete Gaussians, turned into epsilon and delta; for training on samples, Renyi
-divergence. It counts on ``honest`` sites whose noise is in the sum. Should the masks of a site be lost to all others, its own noise
+The claim is the accountant's: zCDP of a sum of discrete Gaussians, turned into epsilon and delta; for training on samples, Renyi
+divergence. The result names the bound. It counts on ``honest`` sites whose noise is in the sum. Should the masks of a site be lost to all others, its own noise
 alone stands before its people: ``honest`` times the rho.
 """
 
@@ -10,8 +10,11 @@ from fractions import Fraction
 from typing import Literal
 
 from cohortsum.study.planning import Sites, StudyPlan
-from cohortsum.study.privacy.lifetime import Cost, lifetime_epsilon
-from cohortsum.study.privacy.zcdp import NANO, epsilon_of
+from cohortsum.study.privacy import accountant
+from cohortsum.study.privacy.accountant import Claim
+from cohortsum.study.privacy.events import DiscreteGaussian, Event, Release, SampledGaussian
+from cohortsum.study.privacy.lifetime import Cost, multiplier_of
+from cohortsum.study.privacy.zcdp import NANO
 from cohortsum.study.spending import spending_of
 
 
@@ -31,6 +34,7 @@ class PrivacyClaim:
         sampling_rate: probability of being in a round; 1 without sampling.
         openings: rounds that opened.
         unprotected: variables that the study declares public.
+        method: the bound that gave ``epsilon``, as the accountant names it.
     """
 
     placement: Literal["distributed", "local"]
@@ -44,6 +48,7 @@ class PrivacyClaim:
     sampling_rate: float
     openings: int
     unprotected: tuple[str, ...]
+    method: str
 
 
 def claim_of(plan: StudyPlan, sites: Sites, openings: int) -> PrivacyClaim | None:
@@ -56,18 +61,20 @@ def claim_of(plan: StudyPlan, sites: Sites, openings: int) -> PrivacyClaim | Non
         return None
     honest = noise.honest(sites.advertised, plan.round.protection)
     alone = Cost(noise.nano_rho * honest, spending.cost.rate, noise.adjacency)
+    claimed = _claim(spending.cost, openings, spending.delta)
     return PrivacyClaim(
         placement=noise.placement,
         adjacency=noise.adjacency,
         delta=spending.delta,
-        epsilon=_epsilon(spending.cost, openings, spending.delta),
+        epsilon=claimed.epsilon,
         study_epsilon=study.privacy.epsilon,
         honest=honest,
-        fallback_epsilon=_epsilon(alone, openings, spending.delta),
+        fallback_epsilon=_claim(alone, openings, spending.delta).epsilon,
         nano_rho=noise.nano_rho * openings,
         sampling_rate=spending.cost.rate,
         openings=openings,
         unprotected=tuple(sorted(frozenset[str]().union(*(one.unprotected for one in plan.statistics)))),
+        method=claimed.method,
     )
 
 
@@ -98,12 +105,13 @@ def sentences(claim: PrivacyClaim) -> tuple[str, ...]:
     return (
         promise + proviso,
         public,
-        f"{spent} (epsilon {claim.epsilon:.3g} of the study's {claim.study_epsilon:g}).",
+        f"{spent} (epsilon {claim.epsilon:.3g} of the study's {claim.study_epsilon:g}, by {claim.method}).",
     )
 
 
-def _epsilon(cost: Cost, openings: int, delta: float) -> float:
+def _claim(cost: Cost, openings: int, delta: float) -> Claim:
     """Return what openings are worth for the study's own neighbours."""
-    if cost.rate == 1.0:
-        return epsilon_of(Fraction(cost.nano_rho * openings, NANO), delta)
-    return lifetime_epsilon(({cost: openings},), delta)
+    event: Event = DiscreteGaussian(Fraction(cost.nano_rho * openings, NANO))
+    if cost.rate < 1.0:
+        event = SampledGaussian(cost.rate, multiplier_of(cost.nano_rho), openings)
+    return accountant.epsilon([Release("opened rounds", event, cost.adjacency)], delta)

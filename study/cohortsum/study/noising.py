@@ -11,16 +11,17 @@ sampling is exact and fast. What the grid costs is part of the sensitivity (`Par
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil, isqrt, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.crypto.errors import StudyFileError
+from cohortsum.crypto.errors import ConfigurationError, StudyFileError
 from cohortsum.protocol.bounds import Protection, allowed_sizes, threshold
 from cohortsum.protocol.noise import MOST_SIGMA, NANO, NoisedCount, NoisePart, NoisePlan
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.privacy import gaussian, sampled_replace
+from cohortsum.study.privacy.discrete import NoisySum
 from cohortsum.study.privacy.zcdp import rho_of
 from cohortsum.study.statistics.dp_sgd import LEAST_ELIGIBLE
 from cohortsum.study.statistics.interface import Statistic
@@ -68,24 +69,26 @@ def study_rho(study: FrozenStudy) -> int:
     return nano
 
 
-def noising_of(study: FrozenStudy, statistics: Sequence[Statistic], honest: int) -> Noising:
+def noising_of(study: FrozenStudy, statistics: Sequence[Statistic], honest: Sequence[int]) -> Noising:
     """Return the noise of the one round of a study.
 
     Args:
         study: with noise.
         statistics: of its analyses.
-        honest: how many sites' noise is in a sum at the least.
+        honest: how many sites' noise a sum may rest on, ascending.
 
     Raises:
         StudyFileError: an analysis has no proven sensitivity, or its share of the budget is too small.
+        ConfigurationError: the sum of the sites' noise is not close enough to a discrete Gaussian.
     """
+    least = honest[0]
     blocks = [block.name for statistic in statistics for block in statistic.layout()]
     weights = shares_of(study)
     parts: list[NoisePart] = []
     public: list[str] = []
     levels: dict[str, int] = {}
     attempt = _attempt_rho(study, statistics)
-    people, gate = _counts(study, attempt, honest)
+    people, gate = _counts(study, attempt, least)
     if people is not None and gate is not None:
         attempt -= people.part.nano_rho + gate.part.nano_rho
     for statistic in statistics:
@@ -109,13 +112,14 @@ def noising_of(study: FrozenStudy, statistics: Sequence[Statistic], honest: int)
                 continue
             nano = int(attempt * weights[statistic.name] * Fraction(part.share))
             exact = not any(own[name] for name in part.blocks)
-            grid = min(_levels(part, nano, honest, exact), *(room[name] for name in part.blocks))
+            grid = min(_levels(part, nano, least, exact), *(room[name] for name in part.blocks))
             if grid < 1:
                 raise StudyFileError(
                     f"study {study.study}: analysis {statistic.name}: its share of the budget is too small for "
                     f"{part.touched} numbers per person; raise epsilon or ask for fewer numbers"
                 )
             parts.append(NoisePart(part.blocks, squared_units(part, grid, exact), nano))
+            check_sum(parts[-1], part.touched, honest)
             levels |= dict.fromkeys(part.blocks, grid)
     if sum(part.nano_rho for part in parts) > attempt:
         raise ValueError(
@@ -206,13 +210,24 @@ def shares_of(study: FrozenStudy) -> dict[str, Fraction]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-def least_honest(study: FrozenStudy, protection: Protection, invited: int) -> int:
-    """Return how many sites' noise every opened sum holds at the least, over all numbers of sites that may take part."""
+def honest_sites(study: FrozenStudy, protection: Protection, invited: int) -> tuple[int, ...]:
+    """Return how many honest sites' noise every opened sum holds, for each number of sites that may take part; ascending."""
     if study.privacy.noise == "local":
-        return 1
-    return min(
-        threshold(size) - protection.max_colluding_sites for size in allowed_sizes(invited, protection)
-    )
+        return (1,)
+    sizes = allowed_sizes(invited, protection)
+    return tuple(sorted({threshold(size) - protection.max_colluding_sites for size in sizes}))
+
+
+def check_sum(part: NoisePart, touched: int, honest: Sequence[int]) -> None:
+    """Refuse noise whose sum over sites is worth less than the part claims: the conditions of `privacy.discrete`."""
+    for sites in honest:
+        norm = isqrt(part.squared * touched) + 1  # of at most so many numbers, in L1
+        total = NoisySum(sites, Fraction(part.sigma(sites) ** 2), touched, norm, part.squared)
+        if total.rho() * NANO > part.nano_rho:
+            raise ConfigurationError(
+                f"block {part.blocks[0]}: the noise of {sites} sites is not close enough to one discrete Gaussian; choose another "
+                "epsilon or fewer numbers"
+            )
 
 
 def squared_units(part: Part, levels: int, exact: bool) -> int:

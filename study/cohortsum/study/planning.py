@@ -27,7 +27,7 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.noising import least_honest, noising_of, regrid
+from cohortsum.study.noising import honest_sites, noising_of, regrid
 from cohortsum.study.results import Status, Table
 from cohortsum.study.statistics.interface import Local, Members, Statistic, marked
 from cohortsum.study.statistics.noised import Noisy
@@ -351,7 +351,7 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
     seen = any(map(_seen, statistics))
     noising = None
     if study.privacy.noise != "none":
-        noising = noising_of(study, statistics, least_honest(study, protection, invited))
+        noising = noising_of(study, statistics, honest_sites(study, protection, invited))
     grids: Mapping[str, int] = {} if noising is None else noising.levels
     people = PEOPLE
     if noising is not None and noising.plan.people is not None:
