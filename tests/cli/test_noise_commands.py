@@ -92,3 +92,12 @@ def test_the_budget_of_a_site_is_listed_study_by_study(tmp_path: Path) -> None:
     )
     assert 0 < held["spent"] < held["with_reserves"] < 0.3
     assert one["cost"] == {"nano_rho": spending.cost.nano_rho, "rate": 1.0, "adjacency": "replace_one"}
+
+
+def test_a_subgroup_of_unknown_size_is_said_to_do_worse(tmp_path: Path) -> None:
+    variables = HIPPOCAMPUS + "\n  sex: {levels: [F, M]}"
+    analyses = "  women: {kind: summary, variables: [hippocampus], where: 'sex == \"F\"'}"
+    path = study_file(tmp_path, "noise: distributed, epsilon: 8, delta: 1.0e-6", analyses, variables)
+    done = cohortsum("study", "check", path, "--people", "900")
+    assert done.returncode == 0, done.stderr
+    assert "women will do worse than shown" in " ".join(done.stdout.split())

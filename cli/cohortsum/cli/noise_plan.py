@@ -59,8 +59,16 @@ def print_noise(plan: StudyPlan, lines: tuple[Line, ...], people: int, console: 
     if worst.cure is not None:
         console.print(f"{worst.analysis}, {worst.forecast.what}: {advice(worst.cure)}.", markup=False)
     console.print(
-        "Sampling errors assume that a public range spans four standard deviations each way, and groups of one size.\n"
+        "Sampling errors assume that a public range spans four standard deviations each way, and groups of one size."
     )
+    parted = [name for name, spec in plan.study.analyses.items() if spec.where is not None]
+    if parted:
+        console.print(
+            f"How many people a `where` leaves is not known here: {', '.join(parted)} will do worse than shown; give --people of the "
+            "smallest subgroup.",
+            markup=False,
+        )
+    console.print()
     claim = claim_of(plan, Sites(most, most), plan.most_rounds)
     if claim is not None:
         console.print("[bold]What the noise promises[/bold]")
