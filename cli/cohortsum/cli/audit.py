@@ -1,4 +1,4 @@
-"""`cohortsum audit`: attacks on what a study would release, on invented people."""
+"""`cohortsum audit`: attacks on what a study would release or a site could tell, on invented people or on a site's own."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,7 @@ import typer
 from rich.progress import Progress
 from rich.table import Table
 
+from cohortsum.cli import audit_reidentify
 from cohortsum.cli.consoles import output
 from cohortsum.cli.study import invented_roster, read_study
 from cohortsum.crypto.errors import PolicyError
@@ -15,12 +16,13 @@ from cohortsum.study.audit.membership import BAR, POPULATION, attack
 from cohortsum.study.definition import refuse_unbuilt
 from cohortsum.study.planning import plan_study
 
-app = typer.Typer(no_args_is_help=True, help="Attack what a study would release, on invented people.")
+app = typer.Typer(no_args_is_help=True, help="Attack what a study would release, or what vectors and sums of scans tell.")
+app.command("reidentify")(audit_reidentify.reidentify)
 
 
 @app.callback()
 def audit() -> None:
-    """Attack what a study would release, on invented people."""
+    """Attack what a study would release, or what vectors and sums of scans tell."""
 
 
 @app.command()
