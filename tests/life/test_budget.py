@@ -29,7 +29,7 @@ NOISED = {
     "  thickness: {kind: regression, outcomes: [thick], terms: [dx, age]}\n": "",
     "min_sites: 3": "min_sites: 7",
     "max_colluding_sites: 0": "max_colluding_sites: 1",
-    "step: 20s": "step: 3s",
+    "step: 20s": "step: 5s",
 }
 
 
