@@ -47,7 +47,9 @@ def noised(noise: NoisePlan = NOISE, sites: int = 9) -> RoundPlan:
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10 * NANO), st.integers(1, 200))
-def test_sigma_is_the_least_whole_number_that_stays_below_the_rho(squared: int, nano: int, honest: int) -> None:
+def test_sigma_is_the_least_whole_number_that_stays_below_the_rho(
+    squared: int, nano: int, honest: int
+) -> None:
     sigma = NoisePart(("x",), squared, nano).sigma(honest)
     assert 2 * nano * honest * sigma**2 > squared * NANO
     assert sigma == 1 or 2 * nano * honest * (sigma - 1) ** 2 <= squared * NANO

@@ -16,7 +16,9 @@ from cohortsum.study.audit.membership import BAR, POPULATION, attack
 from cohortsum.study.definition import refuse_unbuilt
 from cohortsum.study.planning import plan_study
 
-app = typer.Typer(no_args_is_help=True, help="Attack what a study would release, or what vectors and sums of scans tell.")
+app = typer.Typer(
+    no_args_is_help=True, help="Attack what a study would release, or what vectors and sums of scans tell."
+)
 app.command("reidentify")(audit_reidentify.reidentify)
 
 
