@@ -264,14 +264,11 @@ class StudySession:
         if joined is None or machine is None:
             raise LocalProtocolError("R2", "a contribution is asked for outside a round")
         # before a row is read: how long it takes to draw tells of the noise, and so of nothing else
-        noise = _noise(self._where().plan, effect)
+        plan = self._where().plan
+        noise = _noise(plan, effect)
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")
-        plan = self._where().plan
         self._entering = self._whose(joined, plan, effect)
-        noise = _noise(
-            plan, effect
-        )  # before a row is read: how long it takes to draw tells of it, and so of nothing else
         least = 0.0 if joined.people is None else float(joined.limits.k)
         people, values = plan.contribution(joined.tables.batches, effect.blocks, joined.supplied, least)
         at_gate = 0
