@@ -15,6 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from cohortsum.cli.study_files import read_version
+from cohortsum.coordinator.audit_log import AUDIT
 from cohortsum.coordinator.client import Desk, open_desk
 from cohortsum.coordinator.config import load_coordinator_config
 from cohortsum.coordinator.hub import Hub, Place
@@ -109,7 +110,7 @@ class Town:
         config = load_coordinator_config(self.consortium / "coordinator.yaml")
         book, key = RollBook(config, self.consortium), read_key(config.identity_key)
         config.spool.mkdir(exist_ok=True)
-        with closing(Store(config.store)) as store:
+        with closing(Store(config.store, self.consortium / AUDIT)) as store:
             place = Place(store, config.spool, config.results, self.pool, self.pace)
             hub = Hub(lambda: book.roll, key, place)
             server, _ = secure_server(ConsortiumService(hub), lambda: book.roll, key, config.listen)

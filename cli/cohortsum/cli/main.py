@@ -1,18 +1,21 @@
 """The `cohortsum` command.
 
 Exit codes: 0 done, 1 a fault of cohortsum itself, 2 something given to it is wrong, 3 a round ended without a result, 130
-interrupted. `study diff` exits with 1 where two versions differ, `doctor` and `status` with 1 for warnings. Text for people goes to standard error, results and JSON to standard output. No traceback reaches a user
-unless COHORTSUM_DEBUG is set.
+interrupted. `study diff` exits with 1 where two versions differ, `doctor` and `status` with 1 for warnings, `audit verify` with 1 for lines that
+the database does not confirm. Text for people goes to standard error, results and JSON to standard output. No traceback reaches a user
+unless COHORTSUM_DEBUG is set. What could name a person is scrubbed from both.
 """
 
 import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
 from cohortsum.cli import (
     audit,
+    audit_log,
     coordinator_admin,
     demo,
     keys,
@@ -29,6 +32,7 @@ from cohortsum.cli import (
 from cohortsum.cli.consoles import messages
 from cohortsum.cli.simulate import command as simulate
 from cohortsum.crypto.errors import CohortsumError, RoundFailedError
+from cohortsum.crypto.scrubbing import scrub_text
 
 app = typer.Typer(
     name="cohortsum",
@@ -65,6 +69,8 @@ node_admin.app.command("withdraw")(node_watch.withdraw)
 node_admin.app.command("status")(node_watch.status)
 node_admin.app.command("recover")(node_watch.recover)
 node_admin.app.command("run")(node_watch.run_node)
+node_admin.app.add_typer(audit_log.node, name="audit")
+coordinator_admin.app.add_typer(audit_log.coordinator, name="audit")
 
 
 def _version(wanted: bool) -> None:
@@ -90,17 +96,17 @@ def main() -> None:
     try:
         app(prog_name="cohortsum")
     except RoundFailedError as error:
-        console.print(f"no result: {error.message}", markup=False)
+        console.print(scrub_text(f"no result: {error.message}"), markup=False)
         sys.exit(3)
     except CohortsumError as error:
-        console.print(f"error: {error.message}", markup=False)
+        console.print(scrub_text(f"error: {error.message}"), markup=False)
         sys.exit(2)
     except KeyboardInterrupt:
         console.print("interrupted; nothing more was sent", markup=False)
         sys.exit(130)
     except Exception as error:
         if os.environ.get("COHORTSUM_DEBUG"):
-            raise
+            console.print(scrub_text(traceback.format_exc()), markup=False)
         name = type(error).__name__
         console.print(
             f"cohortsum failed ({name}); set COHORTSUM_DEBUG=1 to see where, and report it", markup=False

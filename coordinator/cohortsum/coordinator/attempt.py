@@ -114,7 +114,9 @@ class Attempt:
         """Take a site's packet; raises RemoteProtocolError for one that the machine refuses."""
         effects = self.machine.receive(packet)
         match effects:
-            case (Audit(check, _, sentence),):  # nothing but a refusal: the edge logs it and tells the sender
+            # nothing but a refusal: the edge logs it and tells the sender
+            case (Audit(check, sender, sentence),):
+                self._record.refused(self.context, sender, check)
                 raise RemoteProtocolError(check, sentence.removeprefix(f"{check}: "))
             case _:
                 await self._apply(effects)
@@ -181,6 +183,7 @@ class Attempt:
                     if self._spool is not None:
                         self._spool.keep_only(effect.survivors)
                 case Audit():
+                    self._record.refused(self.context, effect.sender, effect.check)
                     self._log.warning(
                         "round.refused", check=effect.check, sender=effect.sender, sentence=effect.sentence
                     )

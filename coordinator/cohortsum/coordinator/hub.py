@@ -20,8 +20,8 @@ from cohortsum.coordinator.clock import Clock, SystemClock
 from cohortsum.coordinator.publish import release_folder
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
-from cohortsum.coordinator.status import FINAL, StudyStatus, study_status
-from cohortsum.coordinator.store import PresenceRow, RoundRow, Store, StudyRow
+from cohortsum.coordinator.status import StudyStatus, study_status
+from cohortsum.coordinator.store import FINAL, PresenceRow, RoundRow, Store, StudyRow, note
 from cohortsum.coordinator.trail import study_of_round, trail_of, transcript_of
 from cohortsum.crypto.errors import (
     AuthenticationError,
@@ -32,6 +32,7 @@ from cohortsum.crypto.errors import (
 )
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.approvals import approval_context
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope
 from cohortsum.protocol.proof import Transcript
@@ -173,6 +174,7 @@ class Hub:
             raise RefusedError(
                 f"study {study.study} version {study.version} is {state}; nothing is left to withdraw"
             )
+        self._place.store.note(Deed(DeedKind.STUDY_WITHDRAWN, withdrawal.digest, by=signed_by))
         reason, runner = "the statistician withdrew the study", self._runners.get(withdrawal.digest)
         if runner is not None:
             await runner.stop("withdrawn", reason)
@@ -180,6 +182,7 @@ class Hub:
             with self._place.store.transaction() as session:
                 row = session.get_one(StudyRow, withdrawal.digest.hex())
                 row.state, row.reason = "withdrawn", reason
+                note(session, Deed(DeedKind.STUDY_OVER, withdrawal.digest, detail="withdrawn"))
             await self._tell()
         log.info("study.withdrawn", study=study.study, version=study.version)
 
@@ -220,8 +223,8 @@ class Hub:
         """Return where a study stands; raises RefusedError for one that is not here."""
         return study_status(self._place.store, digest, self._runners.get(digest))
 
-    def document(self, digest: bytes) -> bytes:
-        """Return the released document of a study; raises RefusedError where there is none."""
+    def document(self, digest: bytes, reader: str) -> bytes:
+        """Return the released document of a study, once it is noted who reads it; raises RefusedError where there is none."""
         held = self._place.store.result(digest.hex())
         if held is None:
             state = self._state(digest)
@@ -230,6 +233,7 @@ class Hub:
                 if state is None
                 else f"the study is {state}; there is no result"
             )
+        self._place.store.note(Deed(DeedKind.RESULT_READ, digest, by=reader))
         return held
 
     def trail(self, site: str) -> tuple[Envelope, ...]:

@@ -1,5 +1,6 @@
 """The studies as the store has them: for the operator on the coordinator's own machine, whether it runs or not."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,9 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from cohortsum.coordinator.config import SQLITE, CoordinatorConfig
-from cohortsum.coordinator.status import FINAL
-from cohortsum.coordinator.store import AnswerRow, PresenceRow, RoundRow, Store, StudyRow, as_utc
+from cohortsum.coordinator.audit_log import AUDIT
+from cohortsum.coordinator.config import SQLITE, CoordinatorConfig, load_coordinator_config
+from cohortsum.coordinator.store import FINAL, AnswerRow, PresenceRow, RoundRow, Store, StudyRow, as_utc
+from cohortsum.protocol.audit import Head
+from cohortsum.protocol.audit_check import Examined, examine
 from cohortsum.protocol.codec import packet_from_bytes
 from cohortsum.protocol.messages import Kind
 from cohortsum.study.definition import parse_canonical
@@ -75,3 +78,18 @@ def overview(config: CoordinatorConfig, now: datetime) -> tuple[OverviewLine, ..
                 OverviewLine(row.name, row.version, row.state, closes, approved, lately, attempts, note, late)
             )
     return tuple(lines)
+
+
+def audit_of(folder: Path) -> tuple[Examined, Mapping[bytes, str]]:
+    """Return the audit log of the coordinator in a folder, and its studies as ``ID@VERSION`` by digest."""
+    config = load_coordinator_config(folder / "coordinator.yaml")
+    file = config.store.removeprefix(SQLITE)
+    if file != config.store and not Path(file).exists():
+        return examine(b"", Head()), {}
+    with closing(Store(config.store, folder / AUDIT)) as store:
+        query = select(StudyRow.digest, StudyRow.name, StudyRow.version)
+        with store.transaction() as session:
+            names = {
+                bytes.fromhex(digest): f"{name}@{version}" for digest, name, version in session.execute(query)
+            }
+        return store.audit(), names

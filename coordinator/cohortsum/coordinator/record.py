@@ -5,6 +5,7 @@ and only this module turns one into the other. It knows every site that the rost
 is denied later is still named in what happened before.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +13,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from cohortsum.coordinator.store import (
+    FINAL,
     AnswerRow,
     IterationRow,
     MessageRow,
@@ -20,8 +22,10 @@ from cohortsum.coordinator.store import (
     Store,
     StudyRow,
     as_utc,
+    note,
     now,
 )
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.messages import Envelope, Kind, Packet
@@ -86,6 +90,7 @@ class StudyRecord:
         self.state = "enrolling"
         self.study = study
         self._store, self._digest = store, study.digest.hex()
+        self._refused: set[tuple[bytes, str, str]] = set()
         self._ids = {index: str(site) for site, index in roster.sites.items()}
 
     @property
@@ -117,6 +122,7 @@ class StudyRecord:
                     submitted=moment,
                 )
                 session.add(row)
+                note(session, Deed(DeedKind.STUDY_SUBMITTED, self.study.digest, by=signed.statistician))
             packets = session.scalars(select(AnswerRow.packet).where(AnswerRow.study == self._digest)).all()
             return Remembered(
                 as_utc(row.submitted),
@@ -129,6 +135,8 @@ class StudyRecord:
         self.state = state
         with self._store.transaction() as session:
             row = session.get_one(StudyRow, self._digest)
+            if state in FINAL and row.state != state:
+                note(session, Deed(DeedKind.STUDY_OVER, self.study.digest, detail=state))
             row.state, row.reason = state, reason
 
     def close_window(self, moment: datetime) -> None:
@@ -147,6 +155,9 @@ class StudyRecord:
                 row = AnswerRow(study=self._digest, site=name)
                 session.add(row)
             row.packet, row.received = packet_to_bytes(packet), now()
+            approval = packet.envelope.kind is Kind.APPROVAL
+            kind = DeedKind.APPROVAL_TAKEN if approval else DeedKind.STAY_OUT_TAKEN
+            note(session, Deed(kind, self.study.digest, digest=packet.envelope.digest, by=name))
 
     def iteration_opened(
         self,
@@ -167,6 +178,7 @@ class StudyRecord:
                     sums=pack(sums),
                 )
             )
+            note(session, Deed(DeedKind.SUM_OPENED, self.study.digest, context))
 
     def iterations(self) -> tuple[OpenedIteration, ...]:
         """Return the opened rounds of the study, in their order."""
@@ -204,6 +216,10 @@ class StudyRecord:
             for row in rows:
                 if row.state == "open":
                     row.state, row.ended, row.reason = "aborted", now(), "the coordinator stopped"
+                    context = bytes.fromhex(row.context)
+                    note(
+                        session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context, detail="restart")
+                    )
             named = [row.survivors for row in rows if row.survivors]
             made = max((row.attempt for row in rows), default=0)
         return made, tuple(named[-1].split(",")) if named else ()
@@ -223,6 +239,7 @@ class StudyRecord:
                     opening=packet_to_bytes(Packet(opening)),
                 )
             )
+            note(session, Deed(DeedKind.ATTEMPT_OPENED, self.study.digest, context, opening.digest))
 
     def message(self, envelope: Envelope) -> None:
         """Note a message that had its effect."""
@@ -237,11 +254,25 @@ class StudyRecord:
                     received=now(),
                 )
             )
+            study, sender, kind = self.study.digest, envelope.sender, envelope.kind.name
+            deed = Deed(
+                DeedKind.MESSAGE_TAKEN, study, envelope.context, envelope.digest, by=sender, detail=kind
+            )
+            note(session, deed)
+
+    def refused(self, context: bytes, sender: str, check: str) -> None:
+        """Note that a check refused a message; once for sender, check and attempt, or a site could fill the disk."""
+        if (context, sender, check) not in self._refused:
+            self._store.note(
+                Deed(DeedKind.MESSAGE_REFUSED, self.study.digest, context, by=sender, detail=check)
+            )
+            self._refused.add((context, sender, check))
 
     def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
         """Note the named set before any site hears of it: a restarted coordinator must keep to it."""
         with self._store.transaction() as session:
             session.get_one(RoundRow, context.hex()).survivors = self.listed(survivors)
+            note(session, Deed(DeedKind.SURVIVORS_NAMED, self.study.digest, context))
 
     def attempt_aborted(self, context: bytes, reason: str, survivors: Sequence[int]) -> None:
         """Note that an attempt ended without a sum, and the set that a retry is bound to."""
@@ -249,6 +280,7 @@ class StudyRecord:
             row = session.get_one(RoundRow, context.hex())
             row.state, row.ended, row.reason = "aborted", now(), reason
             row.survivors = self.listed(survivors)
+            note(session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context))
 
     def released(
         self,
@@ -258,18 +290,23 @@ class StudyRecord:
         sums: Mapping[str, Integers],
     ) -> None:
         """Note the result of the attempt that opened, and the sums behind it."""
+        written = to_json(document)
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
+            if row.state != "opened":
+                note(session, Deed(DeedKind.SUM_OPENED, self.study.digest, context))
             row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
             session.merge(
                 ResultRow(
                     study=self._digest,
                     context=row.context,
-                    document=to_json(document),
+                    document=written,
                     sums=pack(sums),
                     released=now(),
                 )
             )
+            digest = hashlib.sha256(written).digest()
+            note(session, Deed(DeedKind.RESULT_RELEASED, self.study.digest, context, digest))
 
     def document(self) -> ResultDocument | None:
         """Return the released document, or None."""

@@ -3,7 +3,8 @@
 Reads its settings, verifies rosters, takes up every study that is not over, listens with TLS 1.3 and client certificates, and
 serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it, 0 with a result, 3 without one, or before it
 where it is told to (3).
-Exit code 2: bad settings. One JSON line per event goes to standard output.
+Exit codes: 1 a fault of cohortsum, 2 bad settings, or a store or audit log that cannot be written or was tampered with. One JSON
+line per event goes to standard output. What could name a person is scrubbed from it, and from standard error.
 """
 
 import argparse
@@ -22,8 +23,9 @@ import structlog
 
 from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config, read_file
 from cohortsum.crypto.certificates import TLS13_ONLY
-from cohortsum.crypto.errors import CohortsumError, ConfigurationError
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, StoreError
 from cohortsum.crypto.keyfile import parse_hex
+from cohortsum.crypto.scrubbing import ScrubbedText, scrub
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 
@@ -54,6 +56,7 @@ def run(path: Path, study: Path | None = None) -> int:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            scrub,
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
@@ -61,10 +64,14 @@ def run(path: Path, study: Path | None = None) -> int:
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        return asyncio.run(_serve(load_coordinator_config(path), path.parent, study))
+        with contextlib.redirect_stderr(ScrubbedText(sys.stderr)):
+            return asyncio.run(_serve(load_coordinator_config(path), path.parent, study))
     except CohortsumError as error:
         log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
         return 2
+    except Exception as error:  # a fault of ours: its traceback is scrubbed like everything else
+        log.exception("coordinator.failed", error=type(error).__name__)
+        return 1
 
 
 async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | None) -> int:
@@ -109,6 +116,7 @@ async def _before(stopping: asyncio.Event, work: Coroutine[None, None, int]) -> 
 @asynccontextmanager
 async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator[Hub]":
     """Take up the studies and serve them."""
+    from cohortsum.coordinator.audit_log import AUDIT
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
     from cohortsum.coordinator.notices import Messenger
@@ -116,6 +124,7 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
     from cohortsum.coordinator.runner import Pace
     from cohortsum.coordinator.service import ConsortiumService, secure_server
     from cohortsum.coordinator.store import Store
+    from cohortsum.protocol.audit import Deed, DeedKind
 
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     book = RollBook(config, folder)
@@ -125,8 +134,15 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
         SecretBytes(parse_hex(read_file(config.identity_key), 32, config.identity_key.name), "seed")
     )
     config.spool.mkdir(parents=True, exist_ok=True)
-    store = Store(config.store)
+    store = Store(config.store, folder / AUDIT)
     with contextlib.closing(store), ThreadPoolExecutor(os.cpu_count()) as pool:
+        fault = store.audit().fault
+        if fault is not None:
+            raise StoreError(
+                f"the audit log was tampered with ({fault}); keep {AUDIT} for whoever investigates, then begin a new one with "
+                "`cohortsum coordinator audit renew`"
+            )
+        store.note(Deed(DeedKind.STARTED, by=config.identity))
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
         hub = Hub(lambda: book.roll, key, Place(store, config.spool, config.results, pool, pace, teller.send))

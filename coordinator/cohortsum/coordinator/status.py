@@ -10,12 +10,9 @@ from datetime import datetime
 from sqlalchemy import select
 
 from cohortsum.coordinator.runner import StudyRunner
-from cohortsum.coordinator.store import RoundRow, Store, StudyRow, as_utc
+from cohortsum.coordinator.store import FINAL, RoundRow, Store, StudyRow, as_utc
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.protocol.bounds import Protection, threshold
-
-FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
-"""States that a study does not leave."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. A message row is unique per round,
 site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, and the signed
 messages that a transcript is made of, never shares, seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
+
+What was done goes into the audit log with the transaction that makes it durable: its lines are on disk before that commits, and
+the log's head is in it.
 """
 
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,7 +31,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from cohortsum.coordinator.audit_log import AUDIT, AuditLog
 from cohortsum.crypto.errors import StoreError
+from cohortsum.protocol.audit import Deed, Head
+from cohortsum.protocol.audit_check import Examined, examine
+
+FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
+"""States that a study does not leave."""
+HEAD = "audit head"
+DEEDS = "deeds"
+TRIES = 5
 
 
 class Base(DeclarativeBase):
@@ -129,14 +142,26 @@ class PresenceRow(Base):
     seen: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class FactRow(Base):
+    """A single value that the store keeps under a name."""
+
+    __tablename__ = "facts"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
 class Store:
     """Access to one database.
 
     Args:
         url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``.
+        audit: the file of the audit log; None writes none, for simulations and for whoever only looks.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, audit: Path | None = None) -> None:
+        self._lock = threading.RLock()
+        self._audit = None if audit is None else AuditLog(audit)
         with self._errors():
             self.engine = create_engine(url)
             if self.engine.dialect.name == "sqlite":
@@ -145,9 +170,38 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """Commit everything done inside, or nothing; raises StoreError."""
-        with self._errors(), Session(self.engine) as session, session.begin():
+        """Commit everything done and noted inside, or nothing; raises StoreError."""
+        with self._lock, self._errors(), Session(self.engine) as session, session.begin():
             yield session
+            self._write_deeds(session)
+
+    def note(self, deed: Deed) -> None:
+        """Write a line of the audit log in a transaction of its own; raises StoreError."""
+        with self.transaction() as session:
+            note(session, deed)
+
+    def audit(self) -> Examined:
+        """Return whether the audit log holds together and ends as this store remembers; raises StoreError.
+
+        A running coordinator writes meanwhile: where the file is ahead of the head, both are read again.
+        """
+        found = examine(b"", Head())
+        for _ in range(TRIES):
+            head = self._head()
+            found = examine(b"" if self._audit is None else self._audit.read(), head)
+            if found.fault is None and not found.unconfirmed and not found.torn:
+                break
+        return found
+
+    def renew_audit(self) -> str:
+        """Give the audit log's file another name and begin a new one that goes on with the chain; return that name."""
+        name = f"{AUDIT}.{now():%Y%m%dT%H%M%SZ}"
+        with self.transaction() as session:
+            if self._audit is not None:
+                head = _head_in(session)
+                self._audit.set_aside(name)
+                session.merge(FactRow(name=HEAD, value=self._audit.append(head.renewed(), ()).to_text()))
+        return name
 
     def result(self, study: str) -> bytes | None:
         """Return the released document of a study digest (hex), or None."""
@@ -157,6 +211,20 @@ class Store:
     def close(self) -> None:
         """Release all connections."""
         self.engine.dispose()
+        if self._audit is not None:
+            self._audit.close()
+
+    def _head(self) -> Head:
+        with self.transaction() as session:
+            return _head_in(session)
+
+    def _write_deeds(self, session: Session) -> None:
+        """Put the lines of this transaction on disk; the last thing before it commits."""
+        deeds: list[Deed] = session.info.pop(DEEDS, [])
+        if deeds and self._audit is not None:
+            session.flush()  # what contradicts the store is refused before a line says that it was done
+            head = self._audit.append(_head_in(session), deeds)
+            session.merge(FactRow(name=HEAD, value=head.to_text()))
 
     @contextmanager
     def _errors(self) -> Generator[None]:
@@ -176,6 +244,11 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def note(session: Session, deed: Deed) -> None:
+    """Write a line of the audit log with a transaction."""
+    session.info.setdefault(DEEDS, []).append(deed)
+
+
 def now() -> datetime:
     """Return the time as rows store it: UTC."""
     return datetime.now(UTC)
@@ -184,6 +257,11 @@ def now() -> datetime:
 def as_utc(moment: datetime) -> datetime:
     """Return a stored moment with its zone, which SQLite drops."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _head_in(session: Session) -> Head:
+    row = session.get(FactRow, HEAD)
+    return Head.from_text(None if row is None else row.value)
 
 
 def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

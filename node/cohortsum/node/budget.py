@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from cohortsum.crypto.errors import LocalProtocolError, PolicyError
 from cohortsum.node.ledger_file import LedgerFile, now
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.privacy.lifetime import Cost, Costs, lifetime_epsilon, within
 from cohortsum.study.spending import Spending
@@ -104,6 +105,9 @@ class Budget:
                     now(),
                 ),
             )
+            before = next((held for held in accounts if held.study == study.digest), None)
+            if before is None or not before.open:
+                self._file.note(Deed(DeedKind.BUDGET_RESERVED, study.digest))
 
     def charge(self, context: bytes, study: bytes) -> None:
         """Charge one attempt of a study; belongs in the transaction that records its masked input.
@@ -119,6 +123,7 @@ class Budget:
                     "nothing is set aside in this site's privacy budget for another attempt of this study",
                 )
             self._file.database.execute("INSERT INTO charges VALUES (?, ?, ?, NULL)", (context, study, now()))
+            self._file.note(Deed(DeedKind.BUDGET_CHARGED, study, context))
 
     def restore(self, context: bytes, study: FrozenStudy, cost: Cost) -> None:
         """Charge what a transcript proves and this ledger had forgotten; nothing is asked, it has been sent."""
@@ -144,16 +149,21 @@ class Budget:
     def refund(self, context: bytes) -> None:
         """Take back the charge of an attempt that nobody can open any more; belongs to the record of its closing."""
         with self._file.transaction():
-            self._file.database.execute(
-                "UPDATE charges SET refunded = ? WHERE context = ? AND refunded IS NULL", (now(), context)
-            )
+            refunded = self._file.database.execute(
+                "UPDATE charges SET refunded = ? WHERE context = ? AND refunded IS NULL RETURNING study",
+                (now(), context),
+            ).fetchall()
+            for (study,) in refunded:
+                self._file.note(Deed(DeedKind.BUDGET_REFUNDED, study, context))
 
     def release(self, study: bytes) -> None:
         """Give back what a study that is over did not use."""
         with self._file.transaction():
-            self._file.database.execute(
+            released = self._file.database.execute(
                 "UPDATE reservations SET released = ? WHERE study = ? AND released IS NULL", (now(), study)
             )
+            if released.rowcount:
+                self._file.note(Deed(DeedKind.BUDGET_RELEASED, study))
 
     def charged(self) -> dict[bytes, bool]:
         """Return every context that was charged, and whether it was refunded since."""
@@ -180,10 +190,12 @@ class Budget:
 
     def _lapse(self) -> None:
         """Give back what is set aside for studies that have expired; nothing of them is answered any more."""
-        self._file.database.execute(
-            "UPDATE reservations SET released = ? WHERE released IS NULL AND expires < ?",
+        lapsed = self._file.database.execute(
+            "UPDATE reservations SET released = ? WHERE released IS NULL AND expires < ? RETURNING study",
             (now(), datetime.now(UTC).date().isoformat()),
-        )
+        ).fetchall()
+        for (study,) in lapsed:
+            self._file.note(Deed(DeedKind.BUDGET_RELEASED, study))
 
 
 def costs_of(accounts: Sequence[Account]) -> tuple[Costs, ...]:

@@ -189,10 +189,10 @@ class Daemon:
             await self._tell(NoticeKind.STUDY_TO_APPROVE, self._studies[entry.digest])
 
     def _give_back(self, entry: service_pb2.StudyEntry) -> None:
-        """Release what is set aside in the privacy budget for a study that is over; it may have ended while this node was away."""
+        """Note that a study is over, and release what is set aside for it; it may have ended while this node was away."""
         if entry.state in FINAL:
             try:
-                self._site().ledger.budget.release(entry.digest)
+                self._site().ledger.end(entry.digest, entry.state)
             except CohortsumError as error:  # it lapses with the study at the latest
                 log.warning("budget.not_given_back", study=entry.name, reason=error.message)
 

@@ -15,7 +15,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.files import PRIVATE, read, replace
+from cohortsum.node.ledger_file import note_in
 from cohortsum.node.pinning import load_pin
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
@@ -115,8 +117,9 @@ def read_decisions(folder: Path) -> Mapping[bytes, Decision]:
 
 
 def decide(folder: Path, decision: Decision) -> None:
-    """Write a decision down in the place of an earlier one about the same study."""
-    held = {**read_decisions(folder), decision.digest: decision}
+    """Write a decision down in the place of an earlier one about the same study; into the audit log first."""
+    earlier = read_decisions(folder)
+    held = {**earlier, decision.digest: decision}
     entries = tuple(
         _Entry(
             digest=entry.digest.hex(),
@@ -130,7 +133,15 @@ def decide(folder: Path, decision: Decision) -> None:
         )
         for entry in sorted(held.values(), key=lambda entry: entry.at)
     )
+    note_in(folder, Deed(_kind(decision, earlier.get(decision.digest)), decision.digest, by=decision.by))
     replace(folder / DECISIONS, _FILE.dump_json(entries, indent=1) + b"\n", PRIVATE)
+
+
+def _kind(decision: Decision, earlier: Decision | None) -> DeedKind:
+    if decision.approved:
+        return DeedKind.STUDY_APPROVED
+    taken_back = earlier is not None and earlier.approved
+    return DeedKind.APPROVAL_REVOKED if taken_back else DeedKind.STUDY_DECLINED
 
 
 class DecisionBook:

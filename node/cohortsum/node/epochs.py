@@ -9,6 +9,7 @@ from datetime import datetime
 
 from cohortsum.crypto.errors import PolicyError
 from cohortsum.node.ledger_file import LedgerFile, now
+from cohortsum.protocol.audit import Deed, DeedKind
 
 WITHDRAWN = "consent was withdrawn"
 REBUILT = "the ledger was rebuilt and does not know any more which data it stood for"
@@ -47,10 +48,12 @@ class Epochs:
             self._file.database.execute(
                 "INSERT OR IGNORE INTO epochs (epoch, digest, since) VALUES (?, x'', ?)", (epoch, now())
             )
-            self._file.database.execute(
+            closing = self._file.database.execute(
                 "UPDATE epochs SET closed = ?, why = ? WHERE epoch = ? AND closed IS NULL",
                 (now(), why, epoch),
             )
+            if closing.rowcount:
+                self._file.note(Deed(DeedKind.EPOCH_CLOSED, detail=epoch))
 
     def closed(self, epoch: str) -> tuple[datetime, str] | None:
         """Return when and why an epoch was closed, or None where it is open or unknown."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.decisions import Asked, read_asked
 from cohortsum.node.files import make_folder, read, replace
+from cohortsum.node.ledger_file import note_in
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.study.definition import FrozenStudy, parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, signed_study_from_json, signed_study_to_json
 
@@ -22,7 +24,9 @@ def keep(folder: Path, signed: SignedStudy) -> Asked:
     home = folder / STUDIES
     if not home.exists():
         make_folder(home)
-    replace(home / f"{asked.plan.study.digest.hex()}.json", signed_study_to_json(signed))
+    digest = asked.plan.study.digest
+    note_in(folder, Deed(DeedKind.STUDY_HEARD, digest, by=asked.statistician), once=f"heard {digest.hex()}")
+    replace(home / f"{digest.hex()}.json", signed_study_to_json(signed))
     return asked
 
 

@@ -18,9 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.audit_log import deed_of
 from cohortsum.node.budget import Budget
 from cohortsum.node.epochs import REBUILT, Epochs
 from cohortsum.node.ledger_file import LedgerFile, now
+from cohortsum.protocol.audit import Deed, DeedKind
+from cohortsum.protocol.audit_check import Examined
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
@@ -125,6 +128,31 @@ class Ledger:
                         "INSERT INTO seen_sums VALUES (?, ?, ?)",
                         (context, ",".join(map(str, survivors)), pack(by_block(blocks, values))),
                     )
+            deed = deed_of(study, record)
+            if deed is not None:
+                self._file.note(deed)
+
+    def note(self, deed: Deed) -> None:
+        """Write a line of the audit log; raises StoreError if it cannot be written."""
+        self._file.note(deed)
+
+    def note_answer(self, deed: Deed) -> None:
+        """Write down the answer to a study that is about to leave, unless it is the one that left last."""
+        self._file.note_once(f"answer {deed.study.hex()}", deed)
+
+    def end(self, study: bytes, state: str) -> None:
+        """Note that a study is over, and give back what it did not use of the privacy budget."""
+        with self._file.transaction():
+            self.budget.release(study)
+            self._file.note_once(f"end {study.hex()}", Deed(DeedKind.STUDY_OVER, study, detail=state))
+
+    def audit(self) -> Examined:
+        """Return whether the audit log holds together and ends as this ledger remembers; raises StoreError."""
+        return self._file.audit()
+
+    def renew_audit(self) -> str:
+        """Begin a new file of the audit log; return the name that the old one has now."""
+        return self._file.renew_audit()
 
     def seen_rounds(self) -> frozenset[tuple[bytes, int, int]]:
         """Return (round id, iteration, attempt) of every round this site took part in."""
@@ -263,14 +291,18 @@ class Ledger:
         """Note that an attempt is closed: its masked input counts as not made and costs nothing, its survivors bind nobody."""
         with self._file.transaction():
             self.budget.refund(context)
-            self._database.execute(
+            closing = self._database.execute(
                 "UPDATE writes SET closed = ? WHERE context = ? AND closed IS NULL", (now(), context)
             )
+            written = self.write_of(context)
+            if closing.rowcount and written is not None:
+                self._file.note(Deed(DeedKind.ATTEMPT_CLOSED, written[1], context))
 
     def mark_restored(self) -> None:
         """Note that this ledger lacks what the site has done: nothing is answered until it is rebuilt."""
         with self._file.transaction():
             self._database.execute("INSERT OR REPLACE INTO facts VALUES ('restored', ?)", (now(),))
+            self._file.note(Deed(DeedKind.LEDGER_OLDER))
 
     def restored_since(self) -> datetime | None:
         """Return when this ledger was found to be an older copy (UTC), or None."""
@@ -301,6 +333,7 @@ class Ledger:
             number = self.incarnation() + 1
             self._database.execute("INSERT OR REPLACE INTO facts VALUES ('incarnation', ?)", (str(number),))
             self._database.execute("DELETE FROM facts WHERE name = 'restored'")
+            self._file.note(Deed(DeedKind.LEDGER_REBUILT, detail=f"incarnation {number}"))
 
     def knows_all_people(self) -> bool:
         """Return whether the people of every masked input are known; after a rebuild they may not be."""

@@ -1,17 +1,25 @@
 """The file that a site's ledger is kept in: one SQLite file with a write-ahead log and full synchronisation.
 
 Every study of the node has a thread of its own and all of them share one connection, one at a time. A transaction inside
-another is a part of it: all of the outer one is durable, or nothing is.
+another is a part of it: all of the outer one is durable, or nothing is. So are the lines of the audit log that belong to it:
+they are on disk before it commits, and its head is in it. The write lock is taken when a transaction begins, so that commands
+of the admin and a running node take turns in both files.
 """
 
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cohortsum.crypto.errors import StoreError
+from cohortsum.node.audit_log import AUDIT, AuditLog
+from cohortsum.protocol.audit import Deed, Head
+from cohortsum.protocol.audit_check import Examined, examine
+
+LEDGER = "ledger.db"
+HEAD = "audit head"
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (
@@ -102,7 +110,7 @@ class LedgerFile:
     """The open file.
 
     Args:
-        path: the SQLite file; made if need be. None keeps it in memory, for simulations in one process.
+        path: the SQLite file; made if need be. None keeps it in memory, for simulations in one process, without an audit log.
 
     Attributes:
         database: its connection, to be used inside ``reading`` or ``transaction``.
@@ -111,6 +119,8 @@ class LedgerFile:
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._deeds: list[Deed] = []
+        self._audit = None if path is None else AuditLog(path.with_name(AUDIT))
         with self.reading():
             self.database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
             try:
@@ -144,7 +154,7 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """Make all that is written inside durable, or nothing of it; raises StoreError."""
+        """Make all that is written and noted inside durable, or nothing of it; raises StoreError."""
         with self.reading():
             self._depth += 1
             try:
@@ -152,9 +162,43 @@ class LedgerFile:
                     yield
                 else:
                     with self.database:
+                        self.database.execute("BEGIN IMMEDIATE")
                         yield
+                        self._write_deeds()
             finally:
                 self._depth -= 1
+                if self._depth == 0:
+                    self._deeds = []
+
+    def note(self, deed: Deed) -> None:
+        """Write a line of the audit log with the transaction that this is a part of, or with one of its own; raises StoreError."""
+        with self.transaction():
+            self._deeds.append(deed)
+
+    def note_once(self, name: str, deed: Deed) -> None:
+        """Write a line of the audit log unless the newest one that was written under this name says the same."""
+        said = f"{deed.kind} {deed.digest.hex()}"
+        with self.transaction():
+            if self.fact(f"noted {name}") != said:
+                self._set_fact(f"noted {name}", said)
+                self.note(deed)
+
+    def audit(self) -> Examined:
+        """Return whether the audit log holds together and ends as this file remembers; raises StoreError."""
+        with (
+            self.transaction()
+        ):  # nobody writes between the two, and the examination, which takes long, holds nobody up
+            data, head = b"" if self._audit is None else self._audit.read(), self._head()
+        return examine(data, head)
+
+    def renew_audit(self) -> str:
+        """Give the audit log's file another name and begin a new one that goes on with the chain; return that name."""
+        name = f"{AUDIT}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        with self.transaction():
+            if self._audit is not None:
+                self._audit.set_aside(name)
+                self._set_fact(HEAD, self._audit.append(self._head().renewed(), ()).to_text())
+        return name
 
     def fact(self, name: str) -> str | None:
         """Return a single value that the ledger keeps under a name, or None."""
@@ -163,8 +207,30 @@ class LedgerFile:
         return None if row is None else str(row[0])
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         self.database.close()
+        if self._audit is not None:
+            self._audit.close()
+
+    def _head(self) -> Head:
+        return Head.from_text(self.fact(HEAD))
+
+    def _write_deeds(self) -> None:
+        """Put the lines of this transaction on disk; the last thing before it commits."""
+        if self._audit is not None and self._deeds:
+            self._set_fact(HEAD, self._audit.append(self._head(), self._deeds).to_text())
+
+    def _set_fact(self, name: str, value: str) -> None:
+        self.database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
+def note_in(folder: Path, deed: Deed, once: str = "") -> None:
+    """Write a line of the audit log of the node in ``folder``; under a name for ``once``, only where it says something new."""
+    with closing(LedgerFile(folder / LEDGER)) as file:
+        if once:
+            file.note_once(once, deed)
+        else:
+            file.note(deed)
 
 
 def now() -> str:

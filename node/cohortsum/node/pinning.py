@@ -6,6 +6,7 @@ Files under ``rosters/`` and ``denials/`` are never changed; ``consortium.yaml``
 A file counts once its ``.yaml`` is there; its signature is written first, so that a power cut leaves the old state.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.crypto.fingerprint import Words, roster_words
 from cohortsum.node.files import make_folder, read, read_public, read_signature, replace
+from cohortsum.node.ledger_file import note_in
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.denylist import DenyList, check_succeeds, nobody_denied
 from cohortsum.protocol.roster import Role, Roster
 from cohortsum.study.definition.consortium import open_roster
@@ -115,7 +118,7 @@ def pin(
         _check_follows(held, roster)
     if held is None:
         replace(folder / OPERATOR, operator.hex().encode() + b"\n")
-    _write_series(folder, ROSTERS, "consortium", roster.version, text, signature)
+    _write_series(folder, ROSTERS, "consortium", roster.version, text, signature, DeedKind.ROSTER_PINNED)
     return load_pin(folder), () if held is None else changes(held.newest, roster)
 
 
@@ -128,7 +131,7 @@ def apply_deny_list(folder: Path, text: bytes, signature: bytes) -> DenyList:
     held = load_pin(folder)
     new = open_deny_list(text, signature, held.operator, "deny.yaml")
     check_succeeds(held.deny, new)
-    _write_series(folder, DENIALS, "deny", new.serial, text, signature)
+    _write_series(folder, DENIALS, "deny", new.serial, text, signature, DeedKind.DENY_LIST)
     return new
 
 
@@ -202,12 +205,15 @@ def _check_follows(held: Pin, roster: Roster) -> None:
         )
 
 
-def _write_series(folder: Path, series: str, name: str, number: int, text: bytes, signature: bytes) -> None:
+def _write_series(
+    folder: Path, series: str, name: str, number: int, text: bytes, signature: bytes, kind: DeedKind
+) -> None:
     home = folder / series
     if not home.exists():
         make_folder(home)
     target = home / f"{number}.yaml"
     if not target.exists():
+        note_in(folder, Deed(kind, digest=hashlib.sha256(text).digest(), detail=str(number)))
         replace(target.with_suffix(".sig"), signature.hex().encode() + b"\n")
         replace(target, text)
     replace(folder / f"{name}.sig", signature.hex().encode() + b"\n")

@@ -91,7 +91,7 @@ async def rebuild(folder: Path, caller: Caller, signer: Signer) -> Rebuilt:
             deed, epoch = await _prove(folder, caller, pin, signer, envelope.context)
         except RemoteProtocolError as error:
             raise ConfigurationError(
-                f"the coordinator does not prove round {envelope.context.hex()[:16]} of this site ({error.message}); ask its "
+                f"the coordinator does not prove round {envelope.context.hex()[:12]} of this site ({error.message}); ask its "
                 "operator: without it the ledger would be below the truth"
             ) from error
         proven.append(deed)

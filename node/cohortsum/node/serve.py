@@ -2,12 +2,14 @@
 
 The folder holds ``node.yaml``, ``policy.yaml``, what the admin pinned (`pinning`) and decided (`decisions`). The node serves
 until SIGTERM or SIGINT; with ``--once`` it ends when every study at the coordinator is over. One JSON line per event goes to
-standard output; it stays at the site. Exit codes: 0 asked to stop, or over; 2 bad settings or a ledger that cannot be
-written; 4 the line stayed down for longer than ``--patience``.
+standard output; it stays at the site. What could name a person is scrubbed from it, and from standard error. Exit codes: 0 asked
+to stop, or over; 1 a fault of cohortsum; 2 bad settings, or a ledger or audit log that cannot be written or was tampered with;
+4 the line stayed down for longer than ``--patience``.
 """
 
 import argparse
 import asyncio
+import contextlib
 import math
 import os
 import shutil
@@ -22,7 +24,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from cohortsum.crypto.certificates import TLS13_ONLY
-from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LineError
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LineError, StoreError
+from cohortsum.crypto.scrubbing import ScrubbedText, scrub
 
 if TYPE_CHECKING:
     from cohortsum.node.config import NodeConfig
@@ -49,6 +52,7 @@ def run(folder: Path, patience_s: float = math.inf, *, once: bool = False) -> in
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            scrub,
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
@@ -56,10 +60,14 @@ def run(folder: Path, patience_s: float = math.inf, *, once: bool = False) -> in
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
-        asyncio.run(_serve(folder, patience_s, once))
+        with contextlib.redirect_stderr(ScrubbedText(sys.stderr)):
+            asyncio.run(_serve(folder, patience_s, once))
     except CohortsumError as error:
         log.error("node.stopped", error=type(error).__name__, sentence=error.message)
         return 4 if isinstance(error, LineError) else 2
+    except Exception as error:  # a fault of ours: its traceback is scrubbed like everything else
+        log.exception("node.failed", error=type(error).__name__)
+        return 1
     log.info("node.ended", reason="over" if once else "asked to")
     return 0
 
@@ -100,12 +108,14 @@ def _identity(folder: Path) -> "tuple[NodeConfig, Signer, Roster]":
 
 
 async def _serve(folder: Path, patience_s: float, once: bool) -> None:
+    from cohortsum.node.audit_log import AUDIT
     from cohortsum.node.client import Caller, Connection, Line
     from cohortsum.node.daemon import Daemon
     from cohortsum.node.decisions import DecisionBook
     from cohortsum.node.joining import site_of
     from cohortsum.node.ledger import Ledger
     from cohortsum.node.notices import Messenger
+    from cohortsum.protocol.audit import Deed, DeedKind
 
     config, signer, roster = _identity(folder)
     for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
@@ -113,6 +123,13 @@ async def _serve(folder: Path, patience_s: float, once: bool) -> None:
     decisions = DecisionBook(folder)
     line = Line(config.coordinator, patience_s)
     with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
+        fault = ledger.audit().fault
+        if fault is not None:
+            raise StoreError(
+                f"the audit log was tampered with ({fault}); keep {AUDIT} for whoever investigates, then begin a new one with "
+                "`cohortsum node audit renew`"
+            )
+        ledger.note(Deed(DeedKind.STARTED, by=config.site))
         site = partial(site_of, folder, signer, ledger, decisions, pool)
         site()  # faults of files are said at once, not with the first study
         async with Connection(line, signer, roster) as connection:

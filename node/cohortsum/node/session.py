@@ -32,6 +32,7 @@ from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
+from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
@@ -53,7 +54,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
 from cohortsum.study.cells import expected_cells
-from cohortsum.study.definition import parse_canonical
+from cohortsum.study.definition import FrozenStudy, parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.planning import Integers, StudyPlan, by_block, plan_study
 
@@ -115,14 +116,14 @@ class StudySession:
         except (NotTakingPartError, ConfigurationError) as error:
             self.reason = error.message
             self._log.warning("study.stays_out", reason=error.message)
-            return Packet(decline(self._site.signer, plan.round))
+            return self._answered(DeedKind.STAYED_OUT, study, decline(self._site.signer, plan.round))
         self._course = Course(plan)
         for survivors, sums in self._site.ledger.seen_sums(plan.round.study_digest):
             before = self._course.plan
             self._course.take(survivors, sums)
             self._keep_local(self._joined, before, sums)
         self._log.info("study.approved", fingerprint=study.fingerprint)
-        return Packet(self._joined.approval)
+        return self._answered(DeedKind.APPROVAL_SIGNED, study, self._joined.approval)
 
     def handle(self, packet: Packet) -> tuple[Send, ...]:
         """Return what to send after a packet of the coordinator; records are on disk by then."""
@@ -153,6 +154,11 @@ class StudySession:
             if self._joined is not None:
                 self._joined.tables.close()
                 self._joined = None
+
+    def _answered(self, kind: DeedKind, study: FrozenStudy, answer: Envelope) -> Packet:
+        """Return the answer to a study, once the audit log has it; raises StoreError, and nothing is sent."""
+        self._site.ledger.note_answer(Deed(kind, study.digest, digest=answer.digest))
+        return Packet(answer)
 
     def _answer(self, joined: Joined, packet: Packet) -> tuple[Send, ...]:
         try:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cohortsum.crypto.errors import CohortsumError
+from cohortsum.node.audit_log import AUDIT
 from cohortsum.node.board import BoardFile, read_board
 from cohortsum.node.config import load_node_config
 from cohortsum.node.daemon import FINAL
@@ -39,6 +40,7 @@ def _findings(folder: Path, now: datetime) -> Iterator[Finding]:
     yield from _studies(board, folder)
     yield _approvals(folder, now)
     yield _epoch(folder)
+    yield _audit(folder)
     yield check_disk(folder)
 
 
@@ -124,3 +126,25 @@ def _epoch(folder: Path) -> Finding:
             "make a snapshot with a new label: cohortsum node snapshot",
         )
     return ok("epoch", f"epoch {epoch} is open")
+
+
+def _audit(folder: Path) -> Finding:
+    try:
+        load_node_config(folder / "node.yaml")
+        with closing(Ledger(folder / "ledger.db")) as ledger:
+            found = ledger.audit()
+    except CohortsumError as error:
+        return from_error("audit", error.message)
+    if found.fault is not None:
+        return failure(
+            "audit",
+            f"the audit log was tampered with ({found.fault}); nothing is sent once it does not fit the ledger",
+            f"keep {AUDIT} for whoever investigates; cohortsum node audit renew {folder} begins a new one",
+        )
+    if found.unconfirmed or found.torn:
+        return warning(
+            "audit",
+            f"the ledger does not confirm the last {found.unconfirmed} lines of the audit log",
+            "after a crash or a restored ledger this is expected: the node says so in its next line",
+        )
+    return ok("audit", f"{len(found.lines)} lines of the audit log hold together")
