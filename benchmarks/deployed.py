@@ -165,7 +165,9 @@ async def _node(
 ) -> None:
     roster, folder, study = consortium.roster, consortium.folder, consortium.plan.study
     signer = Signer(roster.identities[name], identity_key(name))
-    with _ledger(folder / f"{name}.db") as ledger:
+    own = folder / name  # a ledger has its audit log beside it
+    own.mkdir()
+    with _ledger(own / "ledger.db") as ledger:
         site = Site(
             rosters={roster.version: roster},
             deny=lambda: nobody_denied(roster.consortium),
