@@ -126,6 +126,8 @@ class RoundPlan:
     @property
     def people_slack(self) -> int:
         """By how many people the opened number of people may be off; 0 without noise in it."""
+        if not self.noise_bounds:
+            return 0
         noise = self.noise_bounds.get(self.blocks[0].name, 0)
         return -(-self.sites_invited * noise // self.people_levels)
 
