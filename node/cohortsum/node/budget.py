@@ -165,12 +165,6 @@ class Budget:
             if released.rowcount:
                 self._file.note(Deed(DeedKind.BUDGET_RELEASED, study))
 
-    def charged(self) -> dict[bytes, bool]:
-        """Return every context that was charged, and whether it was refunded since."""
-        with self._file.reading():
-            rows = self._file.database.execute("SELECT context, refunded IS NOT NULL FROM charges").fetchall()
-        return {context: bool(refunded) for context, refunded in rows}
-
     def accounts(self, study: bytes | None = None) -> tuple[Account, ...]:
         """Return every study with noise that this site has joined, or one of them, in order of time."""
         query = """

@@ -25,7 +25,7 @@ from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.approvals import approve
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.ledger import History, Limits, PeopleSet, Status, Step
+from cohortsum.protocol.ledger import History, Limits, PeopleSet, Request, Status, Step
 from cohortsum.protocol.messages import Envelope
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site_states import EarlierRound
@@ -96,6 +96,11 @@ class Joined:
     status: Status
     cells: Cells = field(repr=False)
     spending: Spending | None
+
+    @property
+    def protected(self) -> bool:
+        """Whether the rules of a protected site hold for this study: charged noise covers such a site like any other."""
+        return self.status is Status.PROTECTED and self.spending is None
 
 
 def earlier_rounds(site: Site, plan: StudyPlan) -> dict[bytes, EarlierRound]:
@@ -168,8 +173,8 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
         ruled, status, spending = limits_of(study, site.policy), status_of(site.policy), spending_of(plan)
-        exact = status if spending is None else Status.DERIVABLE
-        supplied = plan.narrowed(supplied, _allowed(study, exact, decision.analyses))
+        protected = status is Status.PROTECTED and spending is None
+        supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses))
         limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
         people, cells = None, frozenset[frozenset[str]]()
         if site.ledger.status() not in (None, status):
@@ -184,13 +189,12 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
                     "nothing exact may follow"
                 )
             people = people_sets(plan, tables, supplied, site.ledger.people_key())
-        if people is not None and spending is not None:
-            pass  # charged noise covers any people, at a protected site too
-        elif people is not None and status is Status.PROTECTED:
+        if people is not None and protected:
             cells = expected_cells(plan, supplied)
             sets = asked_sets(plan, people, plan.round.blocks, supplied, 1)
-            check_write(history_of(site), b"", Step(study.digest, 1, LATEST), sets, limits, status, cells)
-        elif people is not None:
+            request = Request(b"", Step(study.digest, 1, LATEST), status, sets, cells)
+            check_write(history_of(site), request, limits)
+        elif people is not None and spending is None:  # charged noise covers any people
             allowed = allowance(plan, people, supplied, history_of(site), limits)
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
@@ -217,10 +221,10 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
     )
 
 
-def _allowed(study: FrozenStudy, status: Status, approved: frozenset[str] | None) -> frozenset[str] | None:
+def _allowed(study: FrozenStudy, protected: bool, approved: frozenset[str] | None) -> frozenset[str] | None:
     """Return the analyses this site takes part in, None for all: a protected site in none whose sums tell sites apart."""
     telling = {name for name, spec in study.analyses.items() if spec.tells_sites}
-    if status is not Status.PROTECTED or not telling:
+    if not protected or not telling:
         return approved
     log.warning("study.not_supplied", study=study.study, item=", ".join(sorted(telling)), reason=TELLS_SITES)
     return (frozenset(study.analyses) if approved is None else approved) - telling

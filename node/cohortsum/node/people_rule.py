@@ -20,13 +20,10 @@ from cohortsum.protocol.ledger import (
     PeopleSet,
     Refused,
     Request,
-    Status,
-    Step,
     may_answer,
 )
 from cohortsum.protocol.ledger.people import Allowed, NearDuplicate, PeopleOutcome, judge
 from cohortsum.protocol.plan import PlannedBlock
-from cohortsum.study.cells import Cells
 from cohortsum.study.planning import PEOPLE, StudyPlan, analysis_item
 
 
@@ -84,31 +81,11 @@ def asked_sets(
     return tuple(AskedSet(name, people[name], minimum) for name in names if name in people)
 
 
-def check_write(
-    history: History,
-    context: bytes,
-    step: Step,
-    sets: tuple[AskedSet, ...],
-    limits: Limits,
-    status: Status = Status.DERIVABLE,
-    cells: Cells = frozenset(),
-    people_rule: bool = True,
-    noised: bool = False,
-) -> None:
-    """Raise PolicyError unless the masked input of ``context`` may be written now, given everything written so far.
+def check_write(history: History, request: Request, limits: Limits) -> None:
+    """Raise PolicyError unless the masked input of ``request`` may be written now, given everything written so far.
 
-    Under charged noise any people may be answered for; how often, the privacy budget says.
+    Under charged noise any people may be answered for, in as many attempts as the study has per round.
     """
-    request = Request(
-        context,
-        step,
-        status,
-        sets,
-        cells,
-        noised=noised,
-        people_rule=people_rule,
-        max_attempts=len(history.writes) + 1,
-    )
     decision = may_answer(history, request, limits, lambda _named, _site, _signature: False)
     if isinstance(decision, Refused):
         raise PolicyError(f"the release ledger: {decision.reason}")

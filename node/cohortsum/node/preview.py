@@ -31,7 +31,7 @@ from cohortsum.node.pinning import load_pin
 from cohortsum.node.policy import floors_for, limits_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
-from cohortsum.protocol.ledger import Limits, Status, Step
+from cohortsum.protocol.ledger import Limits, Request, Status, Step
 from cohortsum.protocol.roster import SiteId
 from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
@@ -258,13 +258,11 @@ def _protected(
     limits = Limits(1, protection.max_colluding_sites, protection.min_honest_inputs)
     with closing(Ledger(folder / "ledger.db")) as ledger:
         people = people_sets(plan, tables, supplied, ledger.people_key())
-        sets, step = (
-            asked_sets(plan, people, plan.round.blocks, supplied, 1),
-            Step(plan.study.digest, 1, LATEST),
-        )
+        sets = asked_sets(plan, people, plan.round.blocks, supplied, 1)
+        step = Step(plan.study.digest, 1, LATEST)
         try:
-            cells = expected_cells(plan, supplied)
-            check_write(ledger.history(index), b"", step, sets, limits, Status.PROTECTED, cells)
+            request = Request(b"", step, Status.PROTECTED, sets, expected_cells(plan, supplied))
+            check_write(ledger.history(index), request, limits)
         except PolicyError as error:
             return from_error("protected", error.message)
     least = plan.round.protection.suppliers_least

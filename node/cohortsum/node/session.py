@@ -47,7 +47,7 @@ from cohortsum.protocol.effects import (
     SiteEffect,
     SumSeen,
 )
-from cohortsum.protocol.ledger import PeopleSet, Status, Step
+from cohortsum.protocol.ledger import PeopleSet, Request, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.noise import draw_gate_noise, draw_noise
 from cohortsum.protocol.roster import Roster
@@ -224,7 +224,7 @@ class StudySession:
             earlier=joined.earlier,
             counter=site.ledger.counter(),
             peers=site.ledger.peers(),
-            protected=joined.status is Status.PROTECTED and joined.spending is None,
+            protected=joined.protected,
             used=self._used(joined, named),
             named=named,
             previous=course.previous,
@@ -290,8 +290,7 @@ class StudySession:
         """Return the attempt of this study in which t sites named this protected site a survivor, or nothing."""
         own = self._site.signer.identity.index
         mine = [context for context, survivors in named.items() if own in survivors]
-        exact = joined.spending is None
-        return mine[0] if mine and exact and joined.status is Status.PROTECTED else b""
+        return mine[0] if mine and joined.protected else b""
 
     def _bury(self, joined: Joined, envelope: Envelope) -> None:
         """Record that nobody can open an attempt any more in which this site had masked its values."""
@@ -323,12 +322,19 @@ class StudySession:
         people, cells = joined.people, joined.cells
         if plan.round.iteration > 1:
             people = people_sets(plan, joined.tables, joined.supplied, self._site.ledger.people_key())
-            cells = expected_cells(plan, joined.supplied) if joined.status is Status.PROTECTED else cells
+            cells = expected_cells(plan, joined.supplied) if joined.protected else cells
         sets = asked_sets(plan, people, effect.blocks, joined.supplied, joined.limits.k)
         step = Step(plan.study.digest, self._key.iteration, self._key.attempt)
-        history, standing = history_of(self._site), (joined.status, cells)
-        noised = joined.spending is not None
-        check_write(history, effect.context, step, sets, joined.limits, *standing, noised=noised)
+        request = Request(
+            effect.context,
+            step,
+            joined.status,
+            sets,
+            cells,
+            noised=joined.spending is not None,
+            max_attempts=plan.round.protection.max_attempts,
+        )
+        check_write(history_of(self._site), request, joined.limits)
         return {asked.name: asked.people for asked in sets}
 
     def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:

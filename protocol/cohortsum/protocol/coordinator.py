@@ -235,9 +235,8 @@ class CoordinatorRound:
             raise LocalProtocolError("R5", "no opened words are awaited")
         values = signed(words)
         try:
-            plan = self.setup.plan
-            gate = state.gate_total if plan.gate_levels == 1 else 0
-            people = check_result(plan, self.fixed.blocks, values, len(state.u3.inputs), gate)
+            survivors = len(state.u3.inputs)
+            people = check_result(self.setup.plan, self.fixed.blocks, values, survivors, state.gate_total)
         except RemoteProtocolError as error:
             return self._abort(error.message)
         opened = Opened(

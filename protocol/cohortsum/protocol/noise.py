@@ -40,6 +40,7 @@ TAIL = 24
 
 Placement = Literal["distributed", "local"]
 Adjacency = Literal["replace_one", "add_or_remove"]
+"""Neighbouring cohorts: one person has other values, or one person is there or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,10 +89,12 @@ def check_result(
 ) -> int:
     """R5: the opened numbers lie where honest contributions can put them; return the number of people.
 
-    ``gate_total`` is 0 where the count at the gate is not known here, or carries noise of its own. The people are compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
+    ``gate_total`` is 0 where the count at the gate is not known here; one with noise of its own bounds nothing. The people are
+    compared with max_participants first: beyond it nothing proves that other numbers did not wrap.
     """
     people, slack = plan.people_of(int(values[0])), plan.people_slack
-    if not gate_total - slack <= people <= plan.protection.max_participants + slack:
+    least = gate_total if plan.noise is None or plan.noise.gate is None else 0
+    if not least - slack <= people <= plan.protection.max_participants + slack:
         raise RemoteProtocolError(
             "R5.3",
             "the opened number of people is above max_participants or below the gate; nothing is published",

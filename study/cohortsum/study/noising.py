@@ -180,9 +180,9 @@ def _attempt_rho(study: FrozenStudy, statistics: Sequence[Statistic]) -> Fractio
             f"study {study.study}: analysis {statistic.name} spends its budget over many rounds; give it a study of its own"
         )
     _refuse_small(study)
-    if part.rate == 1.0:
-        return Fraction(study_rho(study), statistic.most_rounds * study.protection.max_attempts)
     steps = statistic.most_rounds * study.protection.max_attempts
+    if part.rate == 1.0:
+        return Fraction(study_rho(study), steps)
     try:
         multiplier = sampled_replace.multiplier_for(part.rate, steps, epsilon, delta)
     except ValueError:

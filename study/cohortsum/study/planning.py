@@ -152,9 +152,11 @@ class StudyPlan:
                 for position, level in enumerate(factor.levels if levels is not None else ()):
                     item = factor.level_name(level)
                     having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
-        one = 0 if self.round.noise is not None else 1
-        least = {name: one * max(1, floor) for name in self.study.numbers}
-        supplied = {item for item, count in having.items() if count >= least.get(item, one)}
+        if self.round.noise is not None:
+            supplied = set(having)
+        else:
+            least = dict.fromkeys(self.study.numbers, max(1, floor))
+            supplied = {item for item, count in having.items() if count >= least.get(item, 1)}
         supplied |= {analysis_item(statistic.name) for statistic in self.statistics}
         return people, frozenset(supplied & set(self.round.items))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import ConfigurationError
-from cohortsum.study.privacy.discrete import MIN_LOCAL_SIGMA, NoisySum, tau
+from cohortsum.study.privacy.discrete import LEAST_SIGMA, NoisySum, tau
 from cohortsum.study.privacy.subsampled import epsilon_of
 from cohortsum.study.privacy.zcdp import nano_up
 from tests.study.privacy.written import written
@@ -126,7 +126,7 @@ def test_rho_is_that_of_continuous_noise_and_never_less(
 def test_a_grid_too_coarse_for_its_noise_is_refused() -> None:
     """Acceptance check 10: at s = 1 and d = 1000, tau d is 0.54; s = 4 is accepted."""
     assert tau(9, 1.0) * 1000 == written("0.54")
-    coarse, fine = (NoisySum(9, Fraction(s * s), 1000, 1000, 1000) for s in (1, MIN_LOCAL_SIGMA))
+    coarse, fine = (NoisySum(9, Fraction(s * s), 1000, 1000, 1000) for s in (1, LEAST_SIGMA))
     with pytest.raises(
         ConfigurationError, match="standard deviation of 1 units of the grid, expected at least 4"
     ):

@@ -24,9 +24,7 @@ from math import exp, fsum, pi, sqrt
 from sys import float_info
 
 from cohortsum.crypto.errors import ConfigurationError
-
-MIN_LOCAL_SIGMA = 4
-"""Least standard deviation of one site's share, in units of the grid."""
+from cohortsum.protocol.noise import LEAST_SIGMA as LEAST_SIGMA
 
 
 def tau(sites: int, sigma: float) -> float:
@@ -80,10 +78,10 @@ class NoisySum:
         Raises:
             ConfigurationError: the noise is too fine for the grid.
         """
-        if self.variance < MIN_LOCAL_SIGMA**2:
+        if self.variance < LEAST_SIGMA**2:
             raise ConfigurationError(
                 f"a site's noise has a standard deviation of {sqrt(self.variance):.3g} units of the grid, expected at least "
-                f"{MIN_LOCAL_SIGMA}; take more levels"
+                f"{LEAST_SIGMA}; take more levels"
             )
         off = Fraction(tau(self.sites, sqrt(self.variance)))
         # half the second bound, with sqrt(n) s replaced by 1, which is less

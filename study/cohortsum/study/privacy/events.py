@@ -10,10 +10,8 @@ adjacency never add up.
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import Literal
 
-Adjacency = Literal["replace_one", "add_or_remove"]
-"""Neighbouring cohorts: one participant has other values, or one participant is there or not."""
+from cohortsum.protocol.noise import Adjacency as Adjacency
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from bisect import bisect_right
 from fractions import Fraction
 from math import ceil, log, log1p, sqrt
 
+from cohortsum.protocol.noise import NANO as NANO
 from cohortsum.study.privacy.gaussian import first_true
 
-NANO = 10**9
-"""Nano-rho in one rho."""
 MOST = 2**62
 """Nano-rho beyond any budget: an epsilon above 4e9."""
 

@@ -36,6 +36,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.crypto.errors import StudyFileError
 from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Table
@@ -137,11 +138,16 @@ class Statistic(ABC):
 
     def finish_noised(self, noisy: Noisy) -> tuple[Table, ...]:
         """Return the tables under noise; only asked of a statistic that has parts."""
-        raise NotImplementedError(f"analysis {self.name}: nothing is known about its sums under noise")
+        raise self._no_noise()
 
     def forecast(self, sd: Mapping[str, float], people: float) -> tuple[Forecast, ...]:
         """Return what noise would do to the results of ``people`` people, given its standard deviation by block."""
-        raise NotImplementedError(f"analysis {self.name}: nothing is known about its sums under noise")
+        raise self._no_noise()
+
+    def _no_noise(self) -> StudyFileError:
+        return StudyFileError(
+            f"analysis {self.name}: no noise is known to suffice for its sums; run it in a study without noise"
+        )
 
     def merge(self, states: Sequence[State]) -> State:
         """Return the state of all people behind ``states``, at least one; by default their sum."""
