@@ -68,7 +68,8 @@ def equations(sheets: Sequence[Sheet]) -> Iterator[dict[Place, float]]:
 
 
 def _margin(sheet: Sheet, where: dict[str, int]) -> tuple[int, ...]:
-    return tuple(where.get(axis, size) for axis, size in zip(sheet.axes, sheet.counts.shape, strict=True))
+    totals: tuple[int, ...] = sheet.counts.shape
+    return tuple(where.get(axis, total) for axis, total in zip(sheet.axes, totals, strict=True))
 
 
 class Attacker:

@@ -70,7 +70,7 @@ def hidden_places(sheets: Sequence[Sheet], names: Collection[str]) -> set[Place]
     return {(number, at) for number, at in places(sheets) if name_of(number, sheets[number], at) in names}
 
 
-SHAPES = ((3,), (4,), (6,), (2, 2), (2, 3), (3, 3), (2, 4), (2, 2, 2))
+SHAPES = ((3,), (4,), (5,), (6,), (2, 2), (2, 2), (2, 3), (2, 3), (2, 4), (3, 3), (2, 2, 2))
 
 
 def random_sheets(generator: np.random.Generator, shapes: Sequence[tuple[int, ...]] = SHAPES) -> list[Sheet]:

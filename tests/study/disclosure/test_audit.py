@@ -101,6 +101,7 @@ def test_what_two_printed_sets_leave_between_them_is_looked_at() -> None:
     assert flagged.cell.name == "people less with a value"
     assert (str(flagged.sums), flagged.problem) == ("[7,7]", Problem.EXACT)
     assert not audit_pattern(tables, ("with a value",)).flagged
+    assert not audit_pattern(tables.released(()), ()).flagged  # beyond help
 
 
 def test_the_cells_of_a_crossing_that_is_not_printed_are_looked_at() -> None:
@@ -143,3 +144,9 @@ def test_counts_that_contradict_each_other_are_refused() -> None:
     cells = (Cell("a", frozenset("a"), 5), Cell("b", frozenset("b"), 20), Cell("both", frozenset("ab"), 24))
     with pytest.raises(ValueError, match="contradict"):
         audit_pattern(Tables((*cells, Cell("c", frozenset("c"), 1, Standing.UNASKED))), ())
+
+
+@pytest.mark.parametrize(("threshold", "width"), [(0, None), (10, 0)])
+def test_rules_that_mean_nothing_are_refused(threshold: int, width: int | None) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Rule(threshold, width)

@@ -37,8 +37,6 @@ FOUR = Rule(threshold=4, knowledge=Knowledge.SUMS)
 def pattern(tables: Tables, rule: Rule = DEFAULT, proposals: int = 60) -> Suppression:
     found = suppress(tables, rule, proposals)
     assert isinstance(found, Suppression)
-    assert not found.audit.flagged
-    assert not audit_pattern(tables, found.hidden, rule).flagged
     return found
 
 
@@ -48,8 +46,14 @@ def cheapest(tables: Tables, rule: Rule = DEFAULT) -> Suppression:
     return found
 
 
-def intervals(found: Suppression) -> dict[str, str]:
-    return {one.cell.name: str(one.sums) for one in found.audit.findings if one.cell.printed}
+def intervals(tables: Tables, found: Suppression, rule: Rule = DEFAULT) -> dict[str, str]:
+    audit = audit_pattern(tables, found.hidden, rule)
+    assert not audit.flagged
+    return {one.cell.name: str(one.sums) for one in audit.findings if one.cell.printed}
+
+
+def known(tables: Tables, found: Suppression, name: str, rule: Rule = DEFAULT) -> str:
+    return str(audit_pattern(tables, found.hidden, rule).of(name).known)
 
 
 # --- the known traps of privacy.md 8.3
@@ -60,12 +64,9 @@ def test_t1_the_complement_of_a_small_count_is_hidden(rule: Rule) -> None:
     tables = linked([Counted("t", (Factor("wmh", ("> 100", "rest")),), np.array([7, 73]))], people=80)
     found = cheapest(tables, rule)
     assert (found.primary, found.secondary) == (("t/wmh[> 100]",), ("t/wmh[rest]",))
-    assert intervals(found) == {"t/wmh[> 100]": "[0,80]", "t/wmh[rest]": "[0,80]"}
-    known = str(found.audit.of("t/wmh[> 100]").known)
-    assert (
-        known
-        == {Knowledge.SUMS: "[0,80]", Knowledge.ZEROS: "[1,79]", Knowledge.MARKS: "[1,9]"}[rule.knowledge]
-    )
+    assert intervals(tables, found, rule) == {"t/wmh[> 100]": "[0,80]", "t/wmh[rest]": "[0,80]"}
+    expected = {Knowledge.SUMS: "[0,80]", Knowledge.ZEROS: "[1,79]", Knowledge.MARKS: "[1,9]"}
+    assert known(tables, found, "t/wmh[> 100]", rule) == expected[rule.knowledge]
 
 
 @pytest.mark.parametrize("rule", [SUMS, DEFAULT, MARKS])
@@ -76,7 +77,9 @@ def test_t2_the_cheapest_rectangle_is_hidden(rule: Rule) -> None:
     assert found.secondary == called("A/mid", "C/mid", "C/high")
     assert found.cost == 63
     expected = ("[7,32]", "[0,25]", "[13,38]", "[0,25]")
-    assert intervals(found) == dict(zip(called("A/mid", "A/high", "C/mid", "C/high"), expected, strict=True))
+    assert intervals(T2, found, rule) == dict(
+        zip(called("A/mid", "A/high", "C/mid", "C/high"), expected, strict=True)
+    )
 
 
 def test_t3_two_hidden_cells_per_row_and_column_do_not_suffice() -> None:
@@ -87,9 +90,10 @@ def test_t3_two_hidden_cells_per_row_and_column_do_not_suffice() -> None:
         "[8,8]",
         Problem.EXACT,
     )
-    found = cheapest(T3.withholding(T3_NAIVE))
+    withheld = T3.withholding(T3_NAIVE)
+    found = cheapest(withheld)
     assert (found.hidden, found.cost) == (called("r2/c3"), 25)
-    assert str(found.audit.of(*called("r1/c3")).sums) == "[0,33]"
+    assert intervals(withheld, found)[called("r1/c3")[0]] == "[0,33]"
     cures = {
         cell.name: cell.count
         for cell in T3.cells
@@ -115,7 +119,7 @@ def test_t4_a_small_pair_in_a_row_is_proven_small() -> None:
         found = cheapest(T4, rule)
         assert found.primary == called("A/mid", "A/high")
         assert found.secondary == called("A/low", "C/low", "C/mid", "C/high")
-        assert [intervals(found)[name] for name in found.primary] == ["[0,24]", "[0,21]"]
+        assert [intervals(T4, found, rule)[name] for name in found.primary] == ["[0,24]", "[0,21]"]
 
 
 def test_t5_two_safe_breakdowns_give_a_region_away_together() -> None:
@@ -124,20 +128,21 @@ def test_t5_two_safe_breakdowns_give_a_region_away_together() -> None:
     by_county, by_group = regions(COUNTIES | EVERYBODY), regions(GROUPS | EVERYBODY)
     for tables, interval in ((by_county, "[0,9]"), (by_group, "[0,7]")):
         found = cheapest(tables, FOUR)
-        assert (found.hidden, intervals(found)["K"]) == (small, interval)
+        assert (found.hidden, intervals(tables, found, FOUR)["K"]) == (small, interval)
     both = regions(COUNTIES | GROUPS | EVERYBODY)
     (flagged,) = audit_pattern(both, small, FOUR).flagged
     assert (flagged.cell.name, str(flagged.sums), flagged.problem) == ("K", "[3,3]", Problem.EXACT)
     found = cheapest(both, FOUR)
-    assert (found.primary, found.secondary, intervals(found)["K"]) == (small, ("N",), "[0,10]")
+    assert (found.primary, found.secondary) == (small, ("N",))
+    assert intervals(both, found, FOUR)["K"] == "[0,10]"
 
 
 def test_t5_needs_more_before_an_attacker_who_sees_that_zeros_are_printed() -> None:
     """A and B are 4 together: no range of 1 to 3 reaches 4, though that of 0 to 4 does."""
     both = regions(COUNTIES | GROUPS | EVERYBODY)
     zeros = replace(FOUR, knowledge=Knowledge.ZEROS)
-    known = {one.cell.name: str(one.known) for one in audit_pattern(both, (*"ABKLMN",), zeros).flagged}
-    assert (known["A"], known["B"]) == ("[1,3]", "[1,3]")
+    flagged = {one.cell.name: str(one.known) for one in audit_pattern(both, (*"ABKLMN",), zeros).flagged}
+    assert (flagged["A"], flagged["B"]) == ("[1,3]", "[1,3]")
     assert cheapest(both, zeros).secondary == ("I", "N")
 
 
@@ -196,12 +201,13 @@ def test_t2_was_searched_exhaustively() -> None:
 def test_nothing_cheaper_is_safe(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(11)
     tried = 0
-    while tried < 30:
+    for _ in range(12):
         counts = rng.poisson(rng.gamma(1.0, 12.0, shape)).astype(np.int64)
         sheet = Sheet(tuple(f"f{axis}" for axis in range(len(shape))), counts)
         found = cheapest(of_sheets([sheet]))
-        if found.cost <= 60:  # beyond, there are too many selections
+        if found.cost <= 70:  # beyond, there are too many selections
             tried += check_that_nothing_cheaper_is_safe(sheet, found, DEFAULT)
+    assert tried >= 5
 
 
 def test_of_patterns_that_cost_the_same_the_one_with_fewest_cells_is_taken_and_then_the_first() -> None:
@@ -318,7 +324,7 @@ def test_marks_promise_that_sums_add_nothing_to_them() -> None:
     """A row of 7 and 12 marks 7 as small; hiding only 12 beside it would say that 7 is at most 19 - 10 = 9, which the mark says."""
     tables = linked([Counted("t", (Factor("f", ("a", "b", "c")),), np.array([7, 12, 60]))], people=79)
     found = cheapest(tables, MARKS)
-    assert (found.secondary, str(found.audit.of("t/f[a]").known)) == (("t/f[b]",), "[1,9]")
+    assert (found.secondary, known(tables, found, "t/f[a]", MARKS)) == (("t/f[b]",), "[1,9]")
     narrow = linked([Counted("t", (Factor("f", ("a", "b", "c")),), np.array([7, 11, 60]))], people=78)
     (flagged,) = audit_pattern(narrow, ("t/f[a]", "t/f[b]"), MARKS).flagged
     assert (str(flagged.known), flagged.problem) == ("[1,8]", Problem.PROVEN)
@@ -331,8 +337,8 @@ def test_marks_of_margins_bound_what_is_inside_them() -> None:
         [Counted("t", (Factor("r", ("a", "b")), Factor("c", ("x", "y"))), np.array([[4, 2], [40, 35]]))]
     )
     found = cheapest(tables, MARKS)
-    assert found.audit.of("t/r[a]").known.high == 9
-    assert found.audit.of("t/r[a]/c[x]").known.high == 8
+    assert known(tables, found, "t/r[a]", MARKS) == "[2,9]"
+    assert known(tables, found, "t/r[a]/c[x]", MARKS) == "[1,8]"
 
 
 def test_zeros_are_small_where_the_rule_says_so() -> None:
@@ -340,9 +346,10 @@ def test_zeros_are_small_where_the_rule_says_so() -> None:
         [Counted("t", (Factor("f", ("a", "b", "c", "d")),), np.array([0, 12, 40, 30]))], people=82
     )
     assert cheapest(tables).hidden == ()
-    found = cheapest(tables, replace(DEFAULT, zeros_are_disclosive=True))
+    rule = replace(DEFAULT, zeros_are_disclosive=True)
+    found = cheapest(tables, rule)
     assert (found.primary, found.secondary) == (("t/f[a]",), ("t/f[b]",))
-    assert str(found.audit.of("t/f[a]").known) == "[0,12]"
+    assert known(tables, found, "t/f[a]", rule) == "[0,12]"
 
 
 def test_empty_cells_protect_nobody() -> None:

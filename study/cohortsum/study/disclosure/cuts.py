@@ -22,11 +22,11 @@ from cohortsum.study.disclosure.solver import SLACK, Floats, Mask, Matrix, minim
 from cohortsum.study.disclosure.tables import Membership, Tables
 
 FAR = 1000.0
-"""How many times what is needed a count may grow where nothing bounds it and the pattern is whole."""
+"""How many times what is needed a hidden count may grow where nothing bounds it; 1 for a cell that is hidden in part."""
 FRACTIONS = 2520.0
 """Multipliers are fractions with small denominators; they are rounded to multiples of its inverse where these are as near as that."""
 ELSEWHERE = (0.1, 0.01, 0.0)
-"""Of many attacks that break a whole pattern alike, the one that also does best where all other cells are hidden so far is taken."""
+"""Of many attacks that break a pattern alike, the one is taken that would also do best if all other cells were hidden to this part."""
 CLEARLY = 1e-4
 """By how much a pattern misses a condition that is worth adding."""
 

@@ -7,13 +7,14 @@ How much the attacker knows is stated, never assumed away:
 
 - ``SUMS``: the printed counts, and that no count is negative. This is the model of the literature, and of the intervals in T1 to T5.
 - ``ZEROS``: also that an empty cell is printed as 0, so that a hidden one holds somebody. Two hidden ones in a row of 2 are
-  one each; Langsrud calls it the problem of ones and zeros. It is the default, because zeros are printed by default. That
-  a member of a cell knows it to hold at least one is the same knowledge, so single people need no rule of their own.
+  one each; Langsrud (2024) calls it the problem of ones and zeros. It is the default, because zeros are printed by default. A
+  member of a printed cell knows no more of it, so that cells of one person need no rule of their own.
 - ``MARKS``: also which cells are small, where those are printed as "< 10" and others by another mark. Then a small cell is proven
   small by its mark (T1: [1,9] for the rare side), and the promise is less: the sums add nothing to what the mark says.
 
-One kind of knowledge is left out: whoever runs this search on every table that fits could exclude those for which another
-pattern is cheapest. With one mark for all hidden cells T1 still says that one of two is small, and people know which disease is rare.
+One kind of knowledge is left out: that the pattern was needed. Whoever runs the search on every table that fits can exclude those for
+which another pattern is cheapest. With one mark for all hidden cells, T1 still says that one of the two is small, and everybody knows
+which is the rare one: the honest claim is "< 10", and no more.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,14 @@
 """Which cells to hide: those that are small, and the cheapest others that keep them from being computed.
 
 What is lost is the sum of the counts that are hidden without being small; among patterns that lose as little, the one with fewest
-cells is taken, then the one whose cells come first. The search is exact. A whole-number program over the cells knows some conditions of
-safe patterns; it proposes the cheapest pattern that meets them; every small cell is attacked under it; each attack that succeeds
-gives another condition (`cuts`). The first proposal that no attack breaks is optimal. Two additions make it fast: conditions
-are first collected from fractional patterns, and no pattern hides a cell that its line gives away ("bridgeless inequalities").
+cells is taken, then the one whose cells come first (least sum of places). The search is exact. A whole-number program over the cells
+knows some conditions of safe patterns and proposes the cheapest pattern that meets them; the verifier (`audit`) attacks every small
+cell under it; each attack that succeeds gives another condition (`cuts`). The first cheapest proposal that stands is optimal. Two
+things make it fast: proposals may first cost a tenth too much, because most of them fail and teach as much; and no pattern hides a
+cell that its line gives away ("bridgeless inequalities").
 
-The verifier (`audit`) has the last word: it also knows that counts are whole. Whatever it flags becomes a condition, that one of
-the cells which are not hidden must be: hiding less never protects more.
+The verifier knows that people are whole, the conditions do not. Where only that gives a cell away, the condition is that one of the
+cells that are not hidden must be: hiding less never protects more.
 
 An exact search can be long where tables of three ways leave many patterns of nearly the same cost. It therefore ends after a number
 of proposals with a pattern that is safe, and perhaps not the cheapest; ``at_least`` says how cheap one could be.
@@ -42,14 +43,12 @@ class Suppression:
         secondary: names of those hidden to protect them.
         cost: people in the secondary cells.
         at_least: no safe pattern costs less; equal to ``cost`` where the search was finished.
-        audit: what is still known of every hidden cell.
     """
 
     primary: tuple[str, ...]
     secondary: tuple[str, ...]
     cost: int
     at_least: int
-    audit: Audit
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -71,6 +70,7 @@ class Held:
 def suppress(tables: Tables, rule: Rule = DEFAULT, proposals: int = PROPOSALS) -> Suppression | Held:
     """Return the cheapest safe pattern, or what stands against every pattern.
 
+    The verifier has attacked what is returned; `audit_pattern` says what is still known of each hidden cell.
     Cells that are withheld already cost nothing, so that a pattern can be completed: ``tables.withholding(pattern)``.
     """
     return _Search(tables, rule, proposals).result()
@@ -216,7 +216,7 @@ class _Search:
     def _suppression(self, pattern: Floats, at_least: int) -> Suppression:
         hidden, cost = pattern > 0.0, self._cost(pattern)
         primary, secondary = self._names(hidden & self._small), self._names(hidden & self._may)
-        return Suppression(primary, secondary, cost, min(at_least, cost), self._verifier.audit(hidden))
+        return Suppression(primary, secondary, cost, min(at_least, cost))
 
     def _held(self) -> Held:
         audit = self._verifier.audit(self._always | self._may)

@@ -126,6 +126,7 @@ def with_differences(tables: Tables, threshold: int) -> Tables:
     """Return the tables with what two printed sets leave between them, where that is 1 to ``threshold - 1`` people.
 
     Only differences of two sets are looked at: what a longer combination leaves between others is protected where it is a cell.
+    What two public sets leave between them is public as well, and beyond help.
     """
     sets = [_mask(row) for row in tables.membership()]
     known = set(sets)
@@ -136,8 +137,9 @@ def with_differences(tables: Tables, threshold: int) -> Tables:
             people = tables.cells[outer].count - tables.cells[inner].count
             if not 1 <= people < threshold or sets[inner] & ~sets[outer]:
                 continue
+            public = {tables.cells[place].standing for place in (outer, inner)} == {Standing.PUBLIC}
             rest = sets[outer] & ~sets[inner]
-            if rest not in known:
+            if rest not in known and not public:
                 known.add(rest)
                 found.append(_difference(tables.cells[outer], tables.cells[inner], people))
     return replace(tables, cells=(*tables.cells, *found))
