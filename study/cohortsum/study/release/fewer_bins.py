@@ -16,6 +16,7 @@ import numpy as np
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.study.definition.names import nearest
 from cohortsum.study.release.moves import Axis, Move, Places, moved, unchanged
+from cohortsum.study.release.regrouping import refuse_refined
 from cohortsum.study.statistics.bins import Bins
 from cohortsum.study.statistics.crossing import NOWHERE
 from cohortsum.study.statistics.followed import Followed
@@ -30,21 +31,40 @@ Parted = tuple[tuple[Statistic, ...], tuple[Move, ...]]
 """The statistics whose tables follow each other, and where the blocks go."""
 
 
-def with_fewer_bins(statistic: Statistic, variable: str, kept: Edges) -> Parted:
-    """Return the statistic with the kept edges of a variable alone.
+def with_fewer_bins(statistics: Sequence[Statistic], variable: str, kept: Edges) -> Parted:
+    """Return the statistics of an analysis with the kept edges of a variable alone.
+
+    Args:
+        statistics: one, or one per variable.
+        variable: whose bins, bands or times become fewer.
+        kept: edges, ascending.
 
     Raises:
         RefusedError: the kind has no bins that add up, no bins of this variable, or not these edges.
     """
-    known = _binned(statistic)
+    analysis = f"analysis {statistics[0].name}"
+    refuse_refined(statistics[0])
+    known = list(dict.fromkeys(name for one in statistics for name in _binned(one)))
     if not known:
         raise RefusedError(
-            f"analysis {statistic.name}: has no bins, bands or times that could be merged afterwards; histograms, quantiles of one "
-            "round and survival curves have"
+            f"{analysis}: has no bins, bands or times that could be merged afterwards; histograms, quantiles of one round and survival "
+            "curves have"
         )
     if variable not in known:
         cure = nearest(variable, known, f"it has bins of {', '.join(known)}")
-        raise RefusedError(f"analysis {statistic.name}: has no bins of {variable!r}; {cure}")
+        raise RefusedError(f"{analysis}: has no bins of {variable!r}; {cure}")
+    parts: list[Statistic] = []
+    moves: list[Move] = []
+    for statistic in statistics:
+        found, steps = _fewer(statistic, variable, kept)
+        parts += found
+        moves += steps
+    return tuple(parts), tuple(moves)
+
+
+def _fewer(statistic: Statistic, variable: str, kept: Edges) -> Parted:
+    if variable not in _binned(statistic):
+        return (statistic,), tuple(Move(block.name, block) for block in statistic.layout())
     match statistic:
         case Followed():
             return _fewer_times(statistic, kept)

@@ -16,7 +16,7 @@ from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.interface import Statistic
 from cohortsum.study.statistics.logrank import Logrank
 from cohortsum.study.statistics.proportion import Proportion
-from cohortsum.study.statistics.quantiles import Quantiles
+from cohortsum.study.statistics.quantiles import Quantiles, Zoom
 from cohortsum.study.statistics.summary import Summary
 from cohortsum.study.variables import Factor
 
@@ -65,6 +65,7 @@ def factor_of(statistic: Statistic, name: str, levels: Sequence[str], remaining:
         RefusedError: the kind does not add up over levels, it has no such factor or level, or fewer than two levels would remain.
     """
     analysis = f"analysis {statistic.name}"
+    refuse_refined(statistic)
     known = {factor.name: factor for factor in factors_of(statistic)}
     if not known:
         raise RefusedError(
@@ -85,6 +86,16 @@ def factor_of(statistic: Statistic, name: str, levels: Sequence[str], remaining:
             f"{analysis}: {name} would be left with one level; keep two, or leave out the table"
         )
     return factor
+
+
+def refuse_refined(statistic: Statistic) -> None:
+    """Raise RefusedError for quantiles that are refined: their second round looked into the bins of groups that were."""
+    refined = isinstance(statistic, Quantiles) and statistic.request.refine is not None
+    if refined or isinstance(statistic, Zoom):
+        raise RefusedError(
+            f"analysis {statistic.name}: its quantiles are refined in a second round, which looked into bins that follow from the groups "
+            "as they are; leave out rows or the table, or ask for a new version of the study"
+        )
 
 
 def regrouped(statistic: Statistic, change: Regrouped) -> Pieces:
