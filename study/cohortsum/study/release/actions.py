@@ -18,6 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isfinite
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, NoReturn
 
@@ -81,8 +82,11 @@ class MergeBins:
     def __post_init__(self) -> None:
         """Write edges as floats, and refuse what are none."""
         object.__setattr__(self, "keep_edges", tuple(float(edge) + 0.0 for edge in self.keep_edges))
-        if not self.keep_edges or not all(low < high for low, high in pairwise(self.keep_edges)):
-            raise ValueError("keep_edges: expected at least one edge, each greater than the one before")
+        ascending = all(low < high for low, high in pairwise(self.keep_edges))
+        if not self.keep_edges or not ascending or not all(map(isfinite, self.keep_edges)):
+            raise ValueError(
+                "keep_edges: expected at least one finite edge, each greater than the one before"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,8 @@ def factor_of(statistic: Statistic, name: str, levels: Sequence[str], remaining:
     known = {factor.name: factor for factor in factors_of(statistic)}
     if not known:
         raise RefusedError(
-            f"{analysis}: its sums do not add up over levels of a factor, so that levels cannot be merged afterwards; leave out rows "
-            "by outcome or term or the whole table, or ask for a new version of the study with the coarser factor"
+            f"{analysis}: has no groups, or sums that do not add up over levels of a factor, so that none can be merged afterwards; leave "
+            "out rows by outcome or term or the whole table, or ask for a new version of the study with the coarser factor"
         )
     factor = known.get(name)
     if factor is None:

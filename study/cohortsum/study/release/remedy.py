@@ -40,6 +40,7 @@ from cohortsum.study.statistics.noised import Noisy
 from cohortsum.study.statistics.summary import Summary
 
 __all__ = [
+    "Action",
     "Drop",
     "DropTable",
     "Merge",
