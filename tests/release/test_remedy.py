@@ -282,6 +282,28 @@ def test_numbers_of_the_rows_that_stay_are_as_they_were() -> None:
     assert after.rows == tuple(row for row in before.rows if row[0] == "iq")
 
 
+def test_a_term_leaves_with_the_tests_that_say_the_same() -> None:
+    model = "terms: [dx, sex], site_effect: within"
+    plan = planned(Form().text().replace(model, f"{model}, tests: {{sex: [sex]}}"))
+    sums = play(plan, PEOPLE)
+    drop = Drop(terms=("sex[male]",))
+    with pytest.raises(RefusedError, match=r"could be read off model.tests; leave that out as well"):
+        remedied("model", drop, plan=plan, sums=sums)
+    (table,) = remedied("model", drop, DropTable("model.tests"), plan=plan, sums=sums)
+    assert {row[1] for row in table.rows} == {"dx[autism]", "dx[other]"}
+
+
+def test_loadings_that_follow_from_the_others_do_not_leave_alone() -> None:
+    text = (
+        Form()
+        .text()
+        .replace("together: {kind: correlation,", "together: {kind: pca, components: 2, site_effect: within,")
+    )
+    plan = planned(text)
+    with pytest.raises(RefusedError, match="would follow from the other rows"):
+        remedied("together", Drop(variables=("iq",)), plan=plan, sums=play(plan, PEOPLE))
+
+
 def test_tables_of_an_analysis_are_left_out_one_by_one() -> None:
     both = remedied("sexes", Merge("region", ("east", "west"), "sides"))
     assert [table.analysis for table in both] == ["sexes", "sexes.association"]

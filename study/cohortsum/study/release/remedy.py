@@ -101,7 +101,7 @@ def apply_remedy(
         sums: of the last round, by block name.
         sites: of the last round; needed under noise.
         item: name of a table: an analysis, or a table that follows from one (``sexes.association``).
-        remedy: what is asked for; actions are carried out in order, but rows and tables are left out last.
+        remedy: what is asked for; actions are carried out in order, but tables are left out after all sums are formed, and rows last.
 
     Raises:
         RefusedError: the study has no such item, the item cannot be had in this form, or a name is unknown; says what can.
@@ -123,7 +123,9 @@ def apply_remedy(
                 pass
     tables = analysis.tables()
     for action in remedy.actions:
-        tables = _fewer(tables, action, item, analysis)
+        tables = _without_table(tables, action, item)
+    for action in remedy.actions:
+        tables = _without_rows(tables, action, analysis)
     return tables
 
 
@@ -200,14 +202,19 @@ def _refuse_noise(analysis: Analysis, kinds: tuple[type[Statistic], ...]) -> Non
         )
 
 
-def _fewer(tables: tuple[Table, ...], action: Action, item: str, analysis: Analysis) -> tuple[Table, ...]:
-    """Return the tables without what an action leaves out of finished ones."""
-    if isinstance(action, DropTable):
-        name, known = action.table or item, [table.analysis for table in tables]
-        if name not in known:
-            cure = nearest(name, known, f"there are {', '.join(known)}") if known else "none is left"
-            raise RefusedError(f"item {item}: the analysis has no table {name!r}; {cure}")
-        return tuple(table for table in tables if table.analysis != name)
+def _without_table(tables: tuple[Table, ...], action: Action, item: str) -> tuple[Table, ...]:
+    """Return the tables without the one that an action leaves out."""
+    if not isinstance(action, DropTable):
+        return tables
+    name, known = action.table or item, [table.analysis for table in tables]
+    if name not in known:
+        cure = nearest(name, known, f"there are {', '.join(known)}") if known else "none is left"
+        raise RefusedError(f"item {item}: the analysis has no table {name!r}; {cure}")
+    return tuple(table for table in tables if table.analysis != name)
+
+
+def _without_rows(tables: tuple[Table, ...], action: Action, analysis: Analysis) -> tuple[Table, ...]:
+    """Return the tables without the rows that an action leaves out of finished ones."""
     if isinstance(action, Drop) and tables and not _is_level_of_totals(analysis, action):
         return left_out(tables, action, in_totals(analysis.parts[0]))
     return tables

@@ -2,7 +2,7 @@
 
 Only rows leave whose numbers are in no other row: where a level is in totals, percentages and tests of the rows beside it, a reader
 would subtract and have it back. The components of a principal component analysis have loadings whose squares add up to one, so that
-one of them follows from the others.
+one of them follows from the others; contrasts and tests of a model say what its coefficients say, so that they leave with a term.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +18,8 @@ VARIABLES = ("variable", "outcome", "variable_1", "variable_2")
 """Columns that name a variable or an outcome."""
 DETERMINED = frozenset({"pca"})
 """Kinds of tables in which a row follows from others."""
+MADE_OF_TERMS = ("contrasts", "tests", "multivariate")
+"""Tables that say again what the coefficients of a model say."""
 _NUMBERS = ("variable", "level")
 """Columns by which a proportion names a number and a threshold."""
 
@@ -46,6 +48,11 @@ def left_out(tables: Sequence[Table], drop: Drop, totals: Collection[str]) -> tu
     if any(table.kind in DETERMINED for table in tables):
         raise RefusedError(
             f"analysis {analysis}: what is left out would follow from the other rows; leave out the table"
+        )
+    again = [f"{analysis}.{suffix}" for suffix in MADE_OF_TERMS] if drop.terms else []
+    if telling := [table.analysis for table in tables if table.analysis in again]:
+        raise RefusedError(
+            f"analysis {analysis}: what is left out could be read off {' and '.join(telling)}; leave that out as well (drop_table)"
         )
     _refuse_unknown(analysis, tables, drop)
     found: list[Table] = []
