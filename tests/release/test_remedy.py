@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.study.planning import StudyPlan
-from cohortsum.study.release.moves import added, merged
+from cohortsum.study.release.moves import added, merged, moved, unchanged
 from cohortsum.study.release.regrouping import regrouped
 from cohortsum.study.release.remedy import Action, Drop, DropTable, Merge, MergeBins, Remedy, apply_remedy
 from cohortsum.study.results import Absent, Status, Table
@@ -232,7 +232,9 @@ def test_the_note_about_missing_people_does_not_give_the_left_out_back() -> None
     before = tables_of(PLAN, SUMS, "regions")[0].notes[0]
     (table,) = remedied("regions", Drop(levels={"region": ("west",)}))
     assert table.notes[0] == before
-    assert table.notes[-1].startswith("region[west] was left out when the release was checked")
+    assert table.notes[-1] == (
+        "Left out when the release was checked: region[west]. Those people are in no row, total or test."
+    )
 
 
 def test_a_level_among_shares_leaves_them() -> None:
@@ -371,3 +373,15 @@ def test_sums_of_many_people_stay_exact() -> None:
     parts = [large[f"means/age/region[{level}]/dx[control]/sums"] for level in ("east", "west")]
     assert [int(one) for one in found] == [int(a) + int(b) for a, b in zip(*parts, strict=True)]
     assert found.dtype == np.int64
+
+
+def test_a_layout_that_is_ordered_otherwise_is_found_out() -> None:
+    (statistic,) = (one for one in PLAN.statistics if one.name == "sexes")
+    old = statistic.layout()
+    runs = [(unchanged(2), unchanged(5)), ()]
+    assert [move.old for move in moved(old, old, runs)] == [block.name for block in old]
+    for wrong in ([(unchanged(2), unchanged(5))], [(unchanged(5), unchanged(2)), (), ()]):
+        with pytest.raises(ValueError, match="the runs are not the whole layout"):
+            moved(old, old, wrong)
+    with pytest.raises(ValueError, match="is no part of"):
+        moved(old, (*old[1:-1], old[0], old[-1]), runs)

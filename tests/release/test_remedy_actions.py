@@ -36,7 +36,10 @@ drops = st.builds(
     terms=some,
 )
 actions = st.one_of(
-    merges, st.builds(MergeBins, names, ascending), drops, st.builds(DropTable, st.one_of(st.just(""), names))
+    merges,
+    st.builds(MergeBins, names, ascending),
+    drops,
+    st.builds(DropTable, st.sampled_from(["", "cells", "cells.association"])),
 )
 remedies = st.lists(actions, min_size=1, max_size=4).map(lambda found: Remedy(tuple(found)))
 
@@ -104,6 +107,7 @@ WRONG = [
     ('{"actions":[{"do":"drop"}]}', "expected variables, levels"),
     ('{"actions":[{"do":"drop","levels":{"dx":[]}}]}', "at least one level of every factor"),
     ('{"actions":[{"do":"drop","variables":["a"],"rows":[1]}]}', "actions[0].rows: Unexpected"),
+    ('{"actions":[{"do":"drop_table","table":"a\\nb"}]}', "actions[0].table: String should match"),
     ('{"actions":[{"do":"drop_table","table":null}]}', "actions[0].table"),
 ]  # fmt: skip
 

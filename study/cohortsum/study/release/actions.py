@@ -22,7 +22,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, NoReturn
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.definition.fields import Finite, Name, Text
@@ -30,6 +30,8 @@ from cohortsum.study.statistics.texts import plain
 
 MAX_BYTES = 64 * 1024
 MOST_ACTIONS = 100
+_TABLE = r"^([A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[a-z_]{1,64})?)?$"
+"""Nothing, or an analysis with the suffix of a further table."""
 _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
@@ -134,7 +136,7 @@ class DropTable:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    table: Annotated[str, Field(max_length=200)] = ""
+    table: Annotated[str, StringConstraints(pattern=_TABLE)] = ""
     do: Literal["drop_table"] = "drop_table"
 
 

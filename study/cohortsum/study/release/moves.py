@@ -113,9 +113,12 @@ def moved(
     Raises:
         ValueError: the layouts are not made of these runs.
     """
+    sizes = [(prod(len(axis.places) for axis in axes), prod(axis.size for axis in axes)) for axes in runs]
+    if (sum(size for size, _ in sizes), sum(size for _, size in sizes)) != (len(old), len(new)):
+        raise ValueError("the runs are not the whole layout")
     found: list[Move] = []
     start = target = 0
-    for axes in runs:
+    for axes, (here, there) in zip(runs, sizes, strict=True):
         for place, goes in enumerate(_cells(axes)):
             if goes == NOWHERE:
                 continue
@@ -124,10 +127,7 @@ def moved(
             if replace(block, name="", sets=(), supply=supply) != replace(other, name="", sets=()):
                 raise ValueError(f"block {block.name} is no part of {other.name}")
             found.append(Move(block.name, other))
-        start += prod(len(axis.places) for axis in axes)
-        target += prod(axis.size for axis in axes)
-    if (start, target) != (len(old), len(new)):
-        raise ValueError("the runs are not the whole layout")
+        start, target = start + here, target + there
     return tuple(found)
 
 

@@ -81,7 +81,7 @@ def factor_of(statistic: Statistic, name: str, levels: Sequence[str], remaining:
         if level not in factor.levels:
             cure = nearest(level, factor.levels, f"it has {_names(factor.levels)}")
             raise RefusedError(f"{analysis}: {name} has no level {level!r}; {cure}")
-    if len(factor.levels) - len(levels) + remaining < 2:
+    if len(factor.levels) - len(set(levels)) + remaining < 2:
         raise RefusedError(
             f"{analysis}: {name} would be left with one level; keep two, or leave out the table"
         )

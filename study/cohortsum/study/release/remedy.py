@@ -97,9 +97,9 @@ def apply_remedy(
     """Return the tables of an item's analysis as a remedy wants them, all of them, under their names; none where all are left out.
 
     Args:
-        plan: of the last round.
-        sums: of the last round, by block name.
-        sites: of the last round; needed under noise.
+        plan: of the last round that was opened.
+        sums: of that round, by block name; an analysis that was waiting for a further one gives what `StudyPlan.finish` gives.
+        sites: of that round; needed under noise.
         item: name of a table: an analysis, or a table that follows from one (``sexes.association``).
         remedy: what is asked for; actions are carried out in order, but tables are left out after all sums are formed, and rows last.
 
@@ -174,7 +174,7 @@ def _without_levels(analysis: Analysis, action: Drop) -> Analysis:
     ((name, levels),) = action.levels.items()
     factor = factor_of(analysis.parts[0], name, levels, remaining=0)
     named = " and ".join(factor.level_name(level) for level in levels)
-    note = f"{named} was left out when the release was checked: its people are in no row, total or test."
+    note = f"Left out when the release was checked: {named}. Those people are in no row, total or test."
     return _changed(analysis, without(factor, levels), note)
 
 
