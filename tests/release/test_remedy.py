@@ -69,7 +69,7 @@ def some_of(levels: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(levels), min_size=2, max_size=len(levels) - 1, unique=True)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(chosen=some_of(REGIONS), seed=st.integers(0, 2**32 - 1))
 def test_merged_levels_are_those_of_a_study_written_so(chosen: list[str], seed: int) -> None:
     batches = cohort(seed)
@@ -111,7 +111,7 @@ def test_two_factors_may_be_merged_one_after_the_other() -> None:
 
 
 @given(chosen=some_of(REGIONS))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_nobody_is_lost_and_nobody_counted_twice(chosen: list[str]) -> None:
     for analysis, column in (("regions", "count"), ("layers", "count"), ("means", "n"), ("means", "missing")):
         before = tables_of(PLAN, SUMS, analysis)[0]
@@ -163,7 +163,7 @@ edges_of_the_study = st.lists(st.sampled_from(EDGES[:-1]), min_size=1, unique=Tr
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(kept=edges_of_the_study, seed=st.integers(0, 2**32 - 1))
 def test_fewer_bins_are_those_of_a_study_written_so(kept: tuple[float, ...], seed: int) -> None:
     batches = cohort(seed, 120)
@@ -193,7 +193,7 @@ def test_the_end_of_the_range_may_stand_for_the_last_edge_but_no_other_edge_may(
             remedied("ages", MergeBins("age", wrong))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     cuts=st.lists(st.sampled_from(CUTS), min_size=1, unique=True).map(lambda some: tuple(sorted(some))),
     times=st.lists(st.sampled_from(TIMES), min_size=1, unique=True).map(lambda some: tuple(sorted(some))),
