@@ -13,7 +13,7 @@ that of x, and the insider bounds everybody else by a clamp instead of by 0. The
 distances from the clamp. So both are judged, and no value is negative in either:
 
 - from ``lower``: where ``0 <= lower`` it is stricter than the raw values, which need no judgement of their own. For with n people whose
-  contributions pass, not all 0, n is at least 3, and ``lower`` more per person turns ``a + b < k S`` into
+  contributions pass, not all 0, n is at least 3 (and so is ``k n`` 2), and ``lower`` more per person turns ``a + b < k S`` into
   ``a + b + 2 lower < k (S + n lower)`` and ``S - a - b >= p a`` into ``S - a - b + (n - 2) lower >= p (a + lower)``.
 - from ``upper``: one low score among people at the ceiling is read from the mean as well as one high score among zeros.
 

@@ -9,8 +9,8 @@ intersection. The nearest first keeps a chain from pulling in what a step has mo
 the outcome a property of the sets, whatever the order of people and of outcomes. Every level leaves fewer distinct sets, so it ends,
 and then any two are equal or k people apart: nothing is left to pool in a second run. It drops few people, not provably the fewest.
 
-**Anchors** are sets that lose nobody: those whose sums are opened whatever becomes of the outcomes. An outcome equal to one stays as it
-is; the others are pooled among themselves, and one that is then 1 to k-1 people from an anchor is *left out*: nothing of it is supplied.
+**Anchors** are sets that lose nobody: those whose sums are opened whatever becomes of the outcomes. They are not compared with each
+other: the people rule judges them. An outcome equal to one stays as it is and tells nothing more; the others are pooled among themselves, and one that is then 1 to k-1 people from an anchor is *left out*: nothing of it is supplied.
 What is an anchor, and what of the cohort?
 
 - The cohort's number of people alone (the gate, the first block) is no reason: beside an outcome's n it tells how many people lack the
@@ -63,7 +63,7 @@ class Pooled:
 
 
 def pool_patterns(has_value: Bools, k: int = DEFAULT_K, anchors: Bools | None = None) -> Pooled:
-    """Return the people of every outcome such that any two sets, anchors included, are equal or at least k people apart.
+    """Return the people of every outcome such that any two sets are equal or at least k people apart, unless both are anchors'.
 
     It depends on the sets alone: people in another order give the same people, outcomes in another order the same sets, and what
     was pooled stays as it is. 1000 outcomes of 10,000 people take about a second.

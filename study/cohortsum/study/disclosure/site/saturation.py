@@ -6,18 +6,18 @@ coefficients. Two limits keep away from there, and neither implies the other (10
 - ``residual_df``: ``n - p >= 10``, the minimum of ACRO;
 - ``saturation``: ``p <= 0.33 n``, DataSHIELD's `nfilter.glm`, which it also sets for the variables of a covariance matrix.
 
-======================================  =====================================  =============  ===============  ============
-what is fitted                          n                                      p              ``residual_df``  ``saturation``
-======================================  =====================================  =============  ===============  ============
-linear, logistic and other GLM, mixed,  people who count                       coefficients   yes              yes
-normative model, ANCOVA (``MODEL``)
-Cox regression (``MODEL``)              people with an event: the partial      coefficients   yes              yes
-                                        likelihood has one factor per event
-mean with SD, variance, t test          people of the cell, or of both groups  1 per mean     yes              no
-(``SPREAD``)
-covariance, correlation, PCA            people with every variable             variables      yes, p = 2: a    yes
-(``MATRIX``)                                                                   variables      pair's           yes
-======================================  =====================================  =============  ===============  ============
+==========  ==============================================  =================  ===============  ==============
+fitted      n                                               p                  ``residual_df``  ``saturation``
+==========  ==============================================  =================  ===============  ==============
+``MODEL``   people who count in a linear, logistic or       coefficients       yes              yes
+            other GLM, mixed or normative model, ANCOVA;
+            in Cox regression people with an event, since
+            the partial likelihood has a factor for each
+``SPREAD``  people of the cell (mean with SD, variance),    1 per mean         yes              no
+            or of both groups (t test)
+``MATRIX``  people with every variable (covariance,         variables          yes, with p = 2  yes
+            correlation, PCA)
+==========  ==============================================  =================  ===============  ==============
 
 A spread has no limit on p: it has one parameter, and ``n - 1 >= 10`` is the stricter of both. Every entry of a matrix is about two
 variables, so its degrees of freedom are those of a pair, while its size is bounded like a model's. Plain counts, sums and means have
