@@ -70,7 +70,7 @@ def test_they_add_up_to_the_rank(seed: int, people: int, columns: int, aliases: 
     assert ((found >= 0) & (found <= 1)).all()
     # units and the order of columns are no matter, nor is the order of people
     order = generator.permutation(design.shape[1])
-    units = np.array([10.0 ** int(power) for power in generator.integers(-6, 7, design.shape[1])])
+    units = 10.0 ** generator.integers(-6, 7, (design.shape[1],)).astype(np.float64)
     scaled = (design * units)[:, order]
     np.testing.assert_allclose(hats(scaled, size), found, atol=1e-7)
     mixed = generator.permutation(people)
