@@ -176,8 +176,8 @@ def indices(value: object, _message: Message, known: Known) -> bool:
     """Roster indices in ascending order."""
     if type(value) is not tuple:
         return False
-    held = cast("tuple[object, ...]", value)
-    if not all(type(index) is int and index in known.indices for index in held):
+    held, sites = cast("tuple[object, ...]", value), known.indices
+    if not all(type(index) is int and index in sites for index in held):
         return False
     whole = cast("tuple[int, ...]", held)
     return list(whole) == sorted(set(whole))
@@ -248,10 +248,9 @@ def _is_opened_gate(value: object) -> bool:
 def _by_index(value: object, known: Known, each: Callable[[object], bool]) -> bool:
     if not isinstance(value, Mapping):
         return False
-    held = cast("Mapping[object, object]", value)
-    return all(type(index) is int and index in known.indices for index in held) and all(
-        map(each, held.values())
-    )
+    held, sites = cast("Mapping[object, object]", value), known.indices
+    named = all(type(index) is int and index in sites for index in held)
+    return named and all(map(each, held.values()))
 
 
 def _digests(data: bytes, size: int) -> bool:

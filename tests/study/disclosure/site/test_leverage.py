@@ -90,7 +90,7 @@ def test_somebody_alone_at_a_level_decides_it(seed: int, people: int) -> None:
 
 
 def test_two_who_share_a_level_pass_and_so_does_a_large_design() -> None:
-    """Each has a half exactly, whatever rounding makes of it."""
+    """Each has a half exactly, whatever rounding makes of it; by a covariate in which they differ it is more."""
     generator = np.random.default_rng(3)
     for people in (30, 3000):
         level = np.zeros(people)
@@ -99,6 +99,7 @@ def test_two_who_share_a_level_pass_and_so_does_a_large_design() -> None:
         assert hats(design)[:2] == pytest.approx([0.5, 0.5])
         assert leverage_findings("m", of(design), 2) == ()
         assert leverage_findings("m", of(design), 2, limit=0.4) != ()
+        assert leverage_findings("m", of(np.column_stack((design, generator.normal(size=people)))), 3)
     many = generator.normal(size=(2 * ROWS + 10, 40))
     assert leverage_findings("m", of(many), 40) == ()
 

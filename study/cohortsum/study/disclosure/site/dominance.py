@@ -27,7 +27,8 @@ Let the pooled ``a >= b`` come from site i, or from sites i and j, whose own gre
 (n,k): ``a + b <= (a_i + b_i) + (a_j + b_j) < k (S_i + S_j) <= k S``; from one site alone, drop j. p%, one site:
 ``S - a - b >= S_i - a_i - b_i >= p a``; two sites: ``S - a - b >= (S_i - a_i) + (S_j - a_j) >= S_i - a_i >= b_i + p a_i >= p a``. This
 needs one origin for all sites, which the public clamp is, and contributions that add exactly: they are whole multiples of 2**-32 of
-the range, and the limits are compared in whole numbers. The converse is false: a small group fails at a site and may pass in the pool.
+the range, and the limits are compared in whole numbers. Since it holds of any sites that pass, it also holds of those that are left
+when some subtract what is their own. The converse is false: a small group fails at a site and may pass in the pool.
 
 The state of a batch holds n, S, a and b per reading and group; states merge in any order, so data may stream.
 """
@@ -144,7 +145,7 @@ def _readings(values: NDArray[np.float64], variable: Ranged) -> tuple[Integers, 
     shifted = np.clip(np.rint((values - lower) / (upper - lower) * LEVELS), 0, LEVELS).astype(np.int64)
     if not lower < 0 < upper:
         return shifted, LEVELS - shifted
-    size = np.rint(np.abs(values) / max(-lower, upper) * LEVELS).astype(np.int64)
+    size = np.clip(np.rint(np.abs(values) / max(-lower, upper) * LEVELS), 0, LEVELS).astype(np.int64)
     return shifted, LEVELS - shifted, size
 
 

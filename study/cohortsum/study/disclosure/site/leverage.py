@@ -1,10 +1,11 @@
 """People who decide a fit alone: hat values of a site's own design.
 
 With the design X of the people who count, the fitted values are ``H y``, ``H = X (X'X)^+ X'``. The hat value of a person is
-``h_i = x_i' (X'X)^+ x_i = dy^_i / dy_i``, from 0 to 1, and all of them add up to the rank of X. At ``h_i > 1/2`` more than half of the
-fit at that person is the person's own outcome, and less than half everybody else's, since ``sum_j h_ij^2 = h_i``: whoever reads
-coefficients reads that person. A person alone at a level has ``h_i = 1``: the level's coefficient is the person's residual. Two people
-who share a level of their own have 1/2 each and pass here, being a matter of the threshold of counts.
+``h_i = x_i' (X'X)^+ x_i = dy^_i / dy_i``, from 0 to 1, and all of them add up to the rank of X. Everybody else weighs
+``sqrt(sum over j of h_ij^2) = sqrt(h_i (1 - h_i))`` together, less than the person as soon as ``h_i > 1/2``: then more than half of the
+fit at that person is the person's own outcome, and whoever reads coefficients reads it. A person alone at a level has ``h_i = 1``: the
+level's coefficient is the person's residual. Two people who share a level of their own have 1/2 each in a model of levels, which
+passes, being a matter of the threshold of counts; with a covariate in which they differ they have more.
 
 X'X is never formed: it squares the condition. A first pass keeps the triangle R of a QR factorisation, updated by stacking a batch
 under it (``R'R = X'X``; (columns, columns), whatever the number of people, and two of them merge alike). A singular value decomposition
@@ -12,8 +13,8 @@ of R, with columns scaled to length 1 so that units do not matter, drops directi
 pass has ``h_i = |x_i V S^-1|^2``, to about ``2**-53 / TOLERANCE``. Two passes of ``people * columns**2`` steps.
 
 Columns are those of the fit: a constant where there is an intercept, or ``within`` this site; rows times the square root of the
-weight where people are weighted. Removing people never lowers anybody's hat value, so outcomes with people sets of their own are asked
-one by one, each distinct set once. Hat values are per person and stay here.
+weight where people are weighted. More people never raise anybody's hat value: if every site's own design passes, so does the cohort's.
+Fewer never lower it: outcomes with people sets of their own are asked one by one, each distinct set once. Hat values stay here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
