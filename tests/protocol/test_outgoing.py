@@ -27,6 +27,7 @@ from cohortsum.protocol.messages import (
     OpenedGate,
     Opening,
     Packet,
+    Regimen,
     Shares,
     Tombstone,
 )
@@ -138,7 +139,7 @@ def samples() -> dict[type[object], tuple[Message, Known]]:
         Burial(stones),
         Complaint("R2.7", "site3"),
         NotTakingPart(plan.study_digest, plan.roster_digest),
-        Approval(plan.study_digest, plan.roster_digest, "dpuk", b""),
+        Approval(plan.study_digest, plan.roster_digest, Regimen("dpuk"), b""),
     )
     return found | {type(message): (message, known) for message in others}
 
@@ -209,7 +210,7 @@ def test_a_signed_message_inside_another_is_judged_like_one_outside() -> None:
     consortium = Consortium(5)
     signer = consortium.signers[2]
     plan = known.plan
-    bad = Approval(plan.study_digest, plan.roster_digest, SUBJECT, b"")
+    bad = Approval(plan.study_digest, plan.roster_digest, Regimen(SUBJECT), b"")
     envelope = signer.sign(known.approvals, bad)
     for wrong in (
         envelope,

@@ -26,7 +26,9 @@ from cohortsum.protocol.approvals import approve
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.ledger import History, Limits, PeopleSet, Request, Status, Step
-from cohortsum.protocol.messages import Envelope
+from cohortsum.protocol.messages import Envelope, Packet
+from cohortsum.protocol.outgoing import check_packet
+from cohortsum.protocol.outgoing_fields import Known
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site_states import EarlierRound
 from cohortsum.study.amendment import unchanged_blocks
@@ -35,6 +37,7 @@ from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbu
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.demands import demands_of
 from cohortsum.study.disclosure.site_gate import not_supplied
+from cohortsum.study.disclosure.verdict import PROFILES
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.spending import Spending, spending_of
 
@@ -83,7 +86,8 @@ class Joined:
     """A study this site takes part in, with its data ready.
 
     ``people`` are the people sets of what it supplies, None where no rule of this site is about people; ``cells`` is how they
-    must overlap at a protected site; ``spending`` is what the study may cost this site's people, None without noise.
+    must overlap at a protected site; ``spending`` is what the study may cost this site's people, None without noise; ``known`` is what
+    messages of this study may name.
     """
 
     plan: StudyPlan
@@ -98,6 +102,7 @@ class Joined:
     status: Status
     cells: Cells = field(repr=False)
     spending: Spending | None
+    known: Known = field(repr=False)
 
     @property
     def protected(self) -> bool:
@@ -212,6 +217,8 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         tables.close()
         raise
     approval = approve(site.signer, plan.round, regimen_of(site.policy), supplied)
+    known = Known(plan.round, pinned, frozenset(PROFILES), waivers=regimen_of(site.policy).waivers)
+    check_packet(Packet(approval), known)
     return Joined(
         plan,
         floors,
@@ -225,6 +232,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         status,
         cells,
         spending,
+        known,
     )
 
 

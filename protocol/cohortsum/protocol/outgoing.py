@@ -211,7 +211,7 @@ RULES: Mapping[type[object], Mapping[str, Rule]] = {
     Approval: {
         "study_digest": may.study,
         "roster_digest": may.roster,
-        "profile": may.profile,
+        "regimen": may.regimen,
         "supplies": may.supplies,
     },
     NotTakingPart: {"study_digest": may.study, "roster_digest": may.roster},

@@ -15,7 +15,7 @@ from cohortsum.protocol.ahead import SLOT_BYTES
 from cohortsum.protocol.approvals import approval_context
 from cohortsum.protocol.codec import DIGEST_BYTES, MAX_AHEAD
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
-from cohortsum.protocol.messages import Message, OpenedGate, Shares
+from cohortsum.protocol.messages import Message, OpenedGate, Regimen, Shares, WaivedRule
 from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Role, Roster
 
@@ -42,6 +42,7 @@ class Known:
         profiles: names of the policy profiles that exist.
         contexts: of this attempt, and of earlier ones that it may refer to; that of the approvals is always known.
         blocks: what travels in this attempt; None before one is open.
+        waivers: rules that the sender's policy sets aside in public.
     """
 
     plan: RoundPlan
@@ -49,6 +50,7 @@ class Known:
     profiles: frozenset[str]
     contexts: frozenset[bytes] = frozenset()
     blocks: tuple[PlannedBlock, ...] | None = None
+    waivers: tuple[WaivedRule, ...] = ()
 
     @property
     def approvals(self) -> bytes:
@@ -117,9 +119,15 @@ def epoch(value: object, _message: Message, known: Known) -> bool:
     return type(value) is str and value == known.plan.epoch
 
 
-def profile(value: object, _message: Message, known: Known) -> bool:
-    """The name of a policy profile."""
-    return type(value) is str and value in known.profiles
+def regimen(value: object, _message: Message, known: Known) -> bool:
+    """A profile that exists, a small number, and waivers word by word as the site's policy has them."""
+    return (
+        type(value) is Regimen
+        and type(value.profile) is str
+        and value.profile in known.profiles
+        and is_count(value.count)
+        and value.waivers == known.waivers[: len(value.waivers)]
+    )
 
 
 def supplies(value: object, _message: Message, known: Known) -> bool:
