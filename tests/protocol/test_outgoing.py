@@ -18,6 +18,7 @@ from cohortsum.protocol.messages import (
     Approval,
     Burial,
     Complaint,
+    DataShares,
     Envelope,
     GateOpening,
     Kind,
@@ -201,6 +202,22 @@ def test_a_part_of_a_column_or_a_share_among_others_is_found() -> None:
     for wrong in (replace(gate, words=SUBJECT.encode() * 2), replace(gate, seed=NHS)):
         planted = {**opening.survivors, owner: wrong}
         assert "GateOpening.survivors" in refused(replace(opening, survivors=planted), known)
+
+
+def test_names_and_indices_are_those_of_the_roster_and_bits_those_of_items() -> None:
+    complaint, known = samples()[Complaint]
+    assert isinstance(complaint, Complaint)
+    for accused in ("hub", "site9"):
+        assert "Complaint.accused" in refused(replace(complaint, accused=accused), known)
+    shares, known = samples()[DataShares]
+    assert isinstance(shares, DataShares)
+    assert "DataShares.data" in refused(replace(shares, data={**shares.data, 99: shares.data[0]}), known)
+    assert "DataShares.data" in refused(replace(shares, data={**shares.data, 0: 2**255 - 1}), known)
+    two = replace(known, plan=replace(known.plan, items=("age", "bmi")))
+    approval = Approval(two.plan.study_digest, two.plan.roster_digest, "dpuk", b"\x03")
+    check_message(approval, two)
+    for bits in (b"\x04", b"\x83", b"\x03\0", b""):
+        assert "Approval.supplies" in refused(replace(approval, supplies=bits), two)
 
 
 def test_a_signed_message_inside_another_is_judged_like_one_outside() -> None:

@@ -22,8 +22,6 @@ from cohortsum.protocol.roster import Role, Roster
 WORD_BYTES = 8
 MOST_COUNTED = 999_999
 """Of a whole number that counts something: seven digits may be a person's."""
-LEAST_SHARE_BITS = 128
-"""A random element has fewer with probability 2**-127; an id or a value always has."""
 IN_TEXT = frozenset("\0\t\n\r")
 """What stands in a text, or fills it up, beside what can be printed."""
 
@@ -206,9 +204,7 @@ def slots_per_holder(value: object, message: Message, _known: Known) -> bool:
 
 def is_share(value: object) -> bool:
     """Return whether a value may be a share or a seed: an element of the field that looks random."""
-    if type(value) is not int or not 0 <= value < field.PRIME or value.bit_length() < LEAST_SHARE_BITS:
-        return False
-    return looks_random(field.to_bytes(value))
+    return type(value) is int and 0 <= value < field.PRIME and looks_random(field.to_bytes(value))
 
 
 def shares(value: object, _message: Message, known: Known) -> bool:

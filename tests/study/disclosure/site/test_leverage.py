@@ -104,6 +104,18 @@ def test_two_who_share_a_level_pass_and_so_does_a_large_design() -> None:
     assert leverage_findings("m", of(many), 40) == ()
 
 
+def test_rounding_above_a_half_finds_nobody() -> None:
+    beyond = 0
+    for seed in range(20):
+        people = 30 + seed
+        level = np.random.default_rng(seed).integers(1, 5, people)
+        level[:2] = 0
+        design = np.column_stack((np.ones(people), *(level == one for one in range(4)))).astype(np.float64)
+        beyond += bool((hats(design) > 0.5).any())
+        assert leverage_findings("m", of(design), design.shape[1]) == ()
+    assert beyond
+
+
 def test_one_who_is_far_out_is_found_and_weights_count() -> None:
     age = np.append(np.linspace(40, 60, 50), 500.0)
     design = np.column_stack((np.ones(51), age))

@@ -28,6 +28,7 @@ DF, FULL = SiteRule.RESIDUAL_DF, SiteRule.SATURATION
         (Fitted.SPREAD, 11, 1, []),
         (Fitted.SPREAD, 10, 1, [DF]),  # a standard deviation needs 11 people
         (Fitted.SPREAD, 12, 2, []),
+        (Fitted.SPREAD, 20, 10, []),  # one deviation of ten groups
         (Fitted.MATRIX, 12, 3, []),
         (Fitted.MATRIX, 11, 3, [DF]),
         (Fitted.MATRIX, 200, 1000, [FULL]),  # acceptance check 20: 1000 measures of 200 people
