@@ -77,6 +77,20 @@ def nobody_signs(checkers: Checkers) -> bool:
     return checkers.consortium == 0 and checkers.sites == "none"
 
 
+def asked(checkers: Checkers) -> str:
+    """Return whose signatures a study asks for, in words."""
+    count = checkers.consortium
+    words = [f"{count} {'checker' if count == 1 else 'checkers'}"] if count else []
+    match checkers.sites:
+        case "any":
+            words.append("one site of the sum")
+        case "all":
+            words.append("every site of the sum")
+        case "none":
+            pass
+    return " and ".join(words) or "nobody"
+
+
 def panel_of(
     study: bytes,
     checkers: Checkers,
