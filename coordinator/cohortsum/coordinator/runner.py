@@ -414,7 +414,7 @@ class StudyRunner:
         document = self._record.document()
         if document is None:
             return None
-        if not self._record.written():
+        if not self._record.written() or not self._results.exists():
             await self._write(document)
         return Outcome(document, waits_for(self.plan.study, document))
 
