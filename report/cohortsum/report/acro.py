@@ -23,12 +23,12 @@ from typing import Final
 
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.report.document import ResultDocument, provenance
+from cohortsum.report.hidden import hiding_reasons, is_hidden
 from cohortsum.report.page import waivers
 from cohortsum.report.tables import to_csv
-from cohortsum.study.catalogue.rules import RULES_BY_ID
 from cohortsum.study.disclosure.rules import DEFAULT
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import Absent, Status, Table
+from cohortsum.study.results import Absent, Table
 
 LAYOUT: Final = "1.0.2"
 """ACRO's version whose layout this is; its own reader takes no other, the viewer takes 0.4 and later."""
@@ -167,11 +167,11 @@ def _hidden(table: Table, rules: Sequence[RuleResult]) -> dict[str, list[list[in
 
     The first column names the row, is the index of ACRO's tables, and no rule hides it.
     """
-    reasons = {Status.BELOW_THRESHOLD.value, *(result.rule for result in rules), *RULES_BY_ID}
+    reasons = hiding_reasons(rules)
     cells: dict[str, list[list[int]]] = {}
     for row, line in enumerate(table.rows):
         for column, cell in enumerate(line[1:]):
-            if isinstance(cell, Absent) and cell.reason in reasons:
+            if isinstance(cell, Absent) and is_hidden(cell, reasons):
                 cells.setdefault(str(cell.reason), []).append([row, column])
     return cells
 
