@@ -44,10 +44,12 @@ def queue_page(item: QueueItem) -> str:
     wide = ' class="wide-table"' if len(item.table.columns) > MOST_UPRIGHT else ""
     figures = _figures(item)
     sections = [
-        _section("The item", _notes(item) + f'<div class="item">{item_html(item)}</div>' + _ROUNDED, wide),
-        _section("Figures drawn from it", figures) if figures else "",
+        _section(
+            "The item", _notes(item) + f'<div class="item">{item_html(item)}</div>' + _extent(item), wide
+        ),
         _section("Rules", rules_html(item)),
         _section("Since earlier releases", changes_html(item)),
+        _section("Figures drawn from it", figures) if figures else "",
         _section("Checklist", _checklist(item.checklist)),
         _section("Decisions so far", _signatures(item)),
         _section("To decide", _commands(item)),
@@ -69,9 +71,6 @@ def queue_page(item: QueueItem) -> str:
 
 NOT_OUT: Final = "This page holds values that are not released: keep it as you keep the queue."
 _KEEP: Final = {"released": "The item is released."}
-_ROUNDED: Final = (
-    '<p class="notes">Numbers are shown with four digits, counts in full; the item holds all digits.</p>\n'
-)
 
 
 def _state(item: QueueItem) -> str:
@@ -91,15 +90,21 @@ def _digest(item: QueueItem) -> str:
 def _waivers(waivers: tuple[Waiver, ...]) -> str:
     if not waivers:
         return ""
-    lines = "".join(
-        f"<li><strong>{clean(waiver.rule)}</strong> at <strong>{clean(waiver.site)}</strong>, until {waiver.until.isoformat()}:"
-        f" in its place {clean(waiver.value)}. Reason: {clean(waiver.reason)} Decided by {clean(waiver.by)}."
-        f" <small>The rule: {clean(source_of(waiver.rule))}.</small></li>"
-        for waiver in waivers
-    )
+    parts = "".join(f"<li>{_pairs(_waiver(waiver))}</li>" for waiver in waivers)
     head = f"{_number(len(waivers), 'rule is', 'rules are')} waived"
     rules = legend([waiver.rule for waiver in waivers])
-    return f'<div class="waived" role="note"><h2>{head}</h2>\n<ul>{lines}</ul>\n{rules}</div>\n'
+    return f'<div class="waived" role="note"><h2>{head}</h2>\n<ul>{parts}</ul>\n{rules}</div>\n'
+
+
+def _waiver(waiver: Waiver) -> list[tuple[str, str]]:
+    return [
+        ("rule", f"{waiver.rule}: {source_of(waiver.rule)}"),
+        ("waived at", waiver.site),
+        ("in its place", waiver.value),
+        ("last day", waiver.until.isoformat()),
+        ("decided by", waiver.by),
+        ("reason", waiver.reason),
+    ]
 
 
 def _warnings(item: QueueItem) -> str:
@@ -125,12 +130,25 @@ def _facts(item: QueueItem) -> str:
         ("changes", _number(len(item.changes), "cell", "cells")),
         ("study digest", study.digest),
     ]
+    return _pairs(rows)
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> str:
     body = "".join(f"<div><dt>{name}</dt><dd>{clean(text)}</dd></div>" for name, text in rows if text)
     return f"<dl>{body}</dl>\n"
 
 
 def _notes(item: QueueItem) -> str:
     return f'<ul class="notes">{_listed(item.table.notes)}</ul>\n' if item.table.notes else ""
+
+
+def _extent(item: QueueItem) -> str:
+    rows, columns = len(item.table.rows), len(item.table.columns)
+    sideways = " On a narrow screen the table scrolls sideways." if columns > MOST_UPRIGHT else ""
+    return (
+        f'<p class="notes">All of it: {_number(rows, "row", "rows")}, {_number(columns, "column", "columns")}.{sideways}'
+        " Counts are shown in full, other numbers with four digits; the item holds all digits.</p>\n"
+    )
 
 
 def _figures(item: QueueItem) -> str:
@@ -202,9 +220,10 @@ def _commands(item: QueueItem) -> str:
 
 
 def command(item: QueueItem, act: str, *more: str) -> str:
-    """Return the command that decides about an item, ready for a shell."""
-    words = ("cohortsum", "release", act, item.study.id, item.name, "--digest", item.digest, *more)
-    return shlex.join(words)
+    """Return the command that decides about an item, ready for a shell, an option to a line."""
+    what = shlex.join(("cohortsum", "release", act, item.study.id, item.name))
+    options = (("--digest", item.digest), *((more,) if more else ()))
+    return " \\\n  ".join((what, *map(shlex.join, options)))
 
 
 def _section(title: str, body: str, kind: str = "") -> str:

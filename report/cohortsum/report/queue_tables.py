@@ -166,7 +166,7 @@ def _cell(name: str, cell: Cell, kind: str, reasons: frozenset[str]) -> str:
 
 
 def _hidden(reason: str) -> str:
-    return f'<td class="hidden"><b>hidden</b>{clean(reason).replace("_", "_<wbr>")}</td>'
+    return f'<td class="hidden"><b>hidden</b>{clean(reason)}</td>'
 
 
 def _named(rule: str) -> str:
