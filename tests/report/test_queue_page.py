@@ -171,7 +171,7 @@ def test_waivers_stand_in_a_box_above_everything_but_the_digest() -> None:
     places = [html.index(f'class="{kind}"') for kind in ("digest", "waived", "warnings")]
     assert places == sorted(places)
     text = words(box)
-    assert "2 rules are waived" in text
+    assert "2 waivers" in text
     for waiver in (WAIVER, second):
         for said in (
             waiver.rule,

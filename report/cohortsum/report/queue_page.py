@@ -69,6 +69,7 @@ def queue_page(item: QueueItem) -> str:
     )
 
 
+_STRICTEST: Final = "A rule holds for the whole sum until every site that holds to the profile has waived it; the results below say which was."
 NOT_OUT: Final = "This page holds values that are not released: keep it as you keep the queue."
 _KEEP: Final = {"released": "The item is released."}
 
@@ -91,9 +92,9 @@ def _waivers(waivers: tuple[Waiver, ...]) -> str:
     if not waivers:
         return ""
     parts = "".join(f"<li>{_pairs(_waiver(waiver))}</li>" for waiver in waivers)
-    head = f"{_number(len(waivers), 'rule is', 'rules are')} waived"
+    head = f"{_number(len(waivers), 'waiver', 'waivers')}: a site sets a rule aside"
     rules = legend([waiver.rule for waiver in waivers])
-    return f'<div class="waived" role="note"><h2>{head}</h2>\n<ul>{parts}</ul>\n{rules}</div>\n'
+    return f'<div class="waived" role="note"><h2>{head}</h2>\n<p>{_STRICTEST}</p>\n<ul>{parts}</ul>\n{rules}</div>\n'
 
 
 def _waiver(waiver: Waiver) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ STYLE: Final = """
 .waived h2::before{content:"\\26A0\\00A0"}
 .waived ul{list-style:none;margin:0;padding:0}.waived li+li{border-top:2px solid var(--ink);padding-top:8px}
 .waived dl{margin:0 0 8px}.waived dl div:first-child dd{font-weight:600}
+.waived p{margin:0 0 8px}.waived p.notes{margin:0}
 p.notes{padding-left:0;margin-top:.5em}
 td.hidden{border:2px dashed var(--ink);text-align:center;white-space:normal;font-size:.76rem;line-height:1.2}
 td.hidden b{display:block;font-size:.86rem}
@@ -42,8 +43,9 @@ h3{font-size:1rem;margin:1.2em 0 .4em;break-after:avoid}
 footer{overflow-wrap:anywhere}
 @page{size:A4;margin:14mm 12mm}
 @page wide{size:A4 landscape;margin:10mm 8mm}
-@media print{.wide-table{page:wide;width:auto;margin-left:0}.wide-table .item table{font-size:8.5px}.wide-table .item td,.wide-table .item th{padding:1px 3px}
-.wide-table .item td.hidden{font-size:7px}.wide-table .item thead th{white-space:normal}.scroll{margin:0}section{margin-bottom:18px}
+@media print{.wide-table{page:wide;width:auto;margin-left:0}.wide-table .item table{font-size:9.2px}.wide-table .item td,.wide-table .item th{padding:1px 3px}
+.wide-table .item td:first-child,.wide-table .item th:first-child{position:static;background:none}
+.wide-table .item td.hidden{font-size:7.5px}.wide-table .item thead th{white-space:normal}.scroll{margin:0}section{margin-bottom:18px}
 thead{display:table-header-group}.digest,.sign,pre{break-inside:avoid}}
 """
 """CSS as text; it refers to nothing outside the page."""
