@@ -148,7 +148,7 @@ def _extent(item: QueueItem) -> str:
     sideways = " On a narrow screen the table scrolls sideways." if columns > MOST_UPRIGHT else ""
     return (
         f'<p class="notes">All of it: {_number(rows, "row", "rows")}, {_number(columns, "column", "columns")}.{sideways}'
-        " Counts are shown in full, other numbers with four digits; the item holds all digits.</p>\n"
+        " Counts are shown in full, other numbers with at most four digits; the item holds all digits.</p>\n"
     )
 
 
