@@ -207,7 +207,7 @@ def numbers(files: dict[str, bytes]) -> list[str]:
     return seen
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(COUNTS)
 def test_no_hidden_count_and_none_below_ten_is_in_the_folder(counts: list[list[int]]) -> None:
     tables, names = counted(counts)

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import ConfigurationError
@@ -96,6 +96,7 @@ def test_a_name_that_is_no_file_name_is_refused_before_any_file(name: str, forma
         export_files(document(suppressed(), bad), format)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=12))
 def test_whatever_a_table_is_called_its_files_stay_in_the_folder(name: str) -> None:
     held = document(Table(name, "crosstab", ("a", "count", "status"), (("x", 12, "ok"),)))
