@@ -180,13 +180,14 @@ def _section(number: int, table: Table) -> str:
     parts = [f'<section id="t{number}">\n<h2>{clean(table.analysis)} <small>{kind}</small></h2>\n']
     if table.notes:
         parts.append(f'<ul class="notes">{"".join(f"<li>{clean(note)}</li>" for note in table.notes)}</ul>\n')
-    parts += [_figure(drawn.figure) for drawn in figures_of(table)]
+    parts += [figure_html(drawn.figure) for drawn in figures_of(table)]
     parts += [forest_html(effects) for effects in forests]
     parts.append(table_html(table, folded=bool(forests)))
     return "".join(parts) + "</section>\n"
 
 
-def _figure(figure: Figure) -> str:
+def figure_html(figure: Figure) -> str:
+    """Return a figure with its caption."""
     panels = "".join(map(inline, figure.panels))
     caption = _sentences([f"<strong>{clean(figure.title)}.</strong>", clean(figure.caption)])
     return f'<figure>\n<div class="panels">{panels}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n'
