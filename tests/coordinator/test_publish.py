@@ -15,7 +15,7 @@ from cohortsum.report import forest
 from cohortsum.report.document import ResultDocument, from_json, release_words
 from cohortsum.study.batch import Batch
 from cohortsum.study.disclosure.gate import cohort_gate
-from cohortsum.study.disclosure.verdict import regime_of
+from cohortsum.study.disclosure.verdict import Regime
 from cohortsum.study.planning import StudyPlan, by_block, plan_study
 from tests.edges.harness import People, pinned_roster, signed_study, study_with
 from tests.edges.oracle import check_pooled
@@ -55,7 +55,7 @@ def document_of(plan: StudyPlan) -> ResultDocument:
     state = opened(plan)
     sums = by_block(state.blocks, state.values)
     opened_round = OpenedIteration(bytes(32), KEY, state.advertised, state.survivors, sums)
-    regime = regime_of((NAMES[index], "open_data") for index in SURVIVORS)
+    regime = Regime("open_data")
     tables = plan.finish(sums)
     items = first_items(plan.study, tables, cohort_gate(plan, tables, sums, regime))
     return with_items(result_document(plan, ROSTER, [opened_round], regime, names=NAMES), items)

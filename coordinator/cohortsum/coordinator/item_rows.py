@@ -45,6 +45,7 @@ def add_review(session: Session, study: str, review: Review) -> None:
             profile=review.regime.profile,
             held=json.dumps(sorted(review.regime.held)),
             waivers=json.dumps(waivers),
+            count=review.regime.count,
             earlier=pack(review.earlier),
             unfinished=review.unfinished,
             written=False,
@@ -62,7 +63,7 @@ def read_review(session: Session, study: str) -> Review | None:
         for held in json.loads(row.waivers)
     )
     profile: Profile = "open_data" if row.profile == "open_data" else "dpuk"
-    regime = Regime(profile, waivers, frozenset(json.loads(row.held)))
+    regime = Regime(profile, waivers, frozenset(json.loads(row.held)), row.count)
     return Review(regime, unpack(row.earlier), row.unfinished)
 
 

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.store import IterationRow, ResultRow, RoundRow
-from cohortsum.crypto.errors import RefusedError, StoreError, refuse
+from cohortsum.crypto.errors import RefusedError, StoreError
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.verdict import Gated
 from cohortsum.study.planning import Sites, StudyPlan
+from cohortsum.study.release.remedy import apply_remedy, remedy_from_json
 from cohortsum.study.results import Table
 from cohortsum.study.sums import Integers, unpack
 
@@ -66,9 +67,12 @@ def read_material(session: Session, study: str, review: Review, document: Result
 
 
 def gated_again(plan: StudyPlan, material: Material, remedies: Sequence[tuple[str, str]]) -> Gated:
-    """Return all tables of a study as they may be shown after these remedies (item and text), the latest of an item alone.
+    """Return all tables of a study as they may be shown after these remedies (item and text).
+
+    A remedy makes all tables of an analysis anew from the sums, so the latest of an analysis holds alone.
 
     Raises:
+        ConfigurationError: a text is no remedy.
         RefusedError: the study did not finish its rounds, or a remedy does not fit.
     """
     if material.review.unfinished:
@@ -81,25 +85,20 @@ def gated_again(plan: StudyPlan, material: Material, remedies: Sequence[tuple[st
             raise StoreError("the stored rounds of the study do not follow each other; restore the store")
         plan = following
     tables = {table.analysis: table for table in plan.finish(material.sums, material.sites)}
-    for item, text in dict(remedies).items():
-        made = remedied(plan, material.sums, material.sites, item, text)
-        names = [table.analysis for table in made]
-        tables = {name: table for name, table in tables.items() if name != item or name in names}
+    latest = {analysis_of(item): (item, text) for item, text in remedies}
+    for analysis, (item, text) in latest.items():
+        made = apply_remedy(plan, material.sums, material.sites, item, remedy_from_json(text))
+        tables = {name: table for name, table in tables.items() if analysis_of(name) != analysis}
         tables |= {table.analysis: table for table in made}
-    return cohort_gate(plan, tuple(tables.values()), material.sums, material.review.regime)
+    return cohort_gate(plan, _ordered(plan, tables), material.sums, material.review.regime)
 
 
-def remedied(plan: StudyPlan, sums: Sums, sites: Sites, item: str, text: str) -> tuple[Table, ...]:
-    """Return the tables that take the place of an item; none where it is dropped.
+def analysis_of(item: str) -> str:
+    """Return the analysis that an item's table belongs to."""
+    return item.partition(".")[0]
 
-    Args:
-        plan: of the last round.
-        sums: of that round.
-        sites: of that round.
-        item: name of the item.
-        text: the remedy, canonical JSON.
 
-    Raises:
-        RefusedError: the remedy does not fit the item.
-    """
-    refuse(f"another form of {item}", "withhold it, and ask the statistician for a new version of the study")
+def _ordered(plan: StudyPlan, tables: Mapping[str, Table]) -> tuple[Table, ...]:
+    """Return tables in the order of the study, as `StudyPlan.finish` gives them."""
+    places = {name: place for place, name in enumerate(plan.study.analyses)}
+    return tuple(sorted(tables.values(), key=lambda table: places[analysis_of(table.analysis)]))

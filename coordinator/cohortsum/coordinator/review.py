@@ -25,14 +25,17 @@ from cohortsum.coordinator.item_rows import (
     read_turns,
     remedies,
 )
-from cohortsum.coordinator.items import HeldItem, gated_item, state_of, waits_for, with_items
+from cohortsum.coordinator.items import HeldItem, gated_item, signature_block, state_of, waits_for, with_items
 from cohortsum.coordinator.publish import release_folder, write_release
 from cohortsum.coordinator.recompute import gated_again, read_material
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.store import OVER, ResultRow, ReviewRow, Store, StudyRow, note
-from cohortsum.crypto.errors import RefusedError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RefusedError
 from cohortsum.protocol.audit import Deed, DeedKind
-from cohortsum.report.document import ResultDocument, TableBlock, from_json, to_json
+from cohortsum.protocol.roster import Identity, Role
+from cohortsum.report.document import ResultDocument, RuleBlock, TableBlock, from_json, to_json
+from cohortsum.report.item_file import ITEM_SCHEMA, EarlierBlock, ItemFile
+from cohortsum.report.page import NO_NOISE
 from cohortsum.study.definition import FrozenStudy, parse_canonical
 from cohortsum.study.disclosure.verdict import Gated
 from cohortsum.study.planning import plan_study
@@ -132,6 +135,40 @@ class ReviewDesk:
             ]
         return (*turns, *versions)
 
+    def file(self, digest: bytes, name: str, reader: Identity) -> ItemFile:
+        """Return an item with its values, once it is noted who reads it.
+
+        Raises AuthenticationError for whoever may not, RefusedError where there is nothing to show.
+        """
+        standing = self.standing(digest)
+        party = standing.panel.parties.get(reader.id)
+        decides = party is not None and (party.role, party.key) == (reader.role, reader.key)
+        if not decides and not (reader.role is Role.AUDITOR and standing.panel.independent(reader)):
+            raise AuthenticationError("values of an item are for those who decide about it, and for auditors")
+        held = standing.item(name)
+        if held.table is None:
+            raise RefusedError(f"{name} is {held.item.state}: the rules let nothing of it through")
+        document, privacy = standing.document, standing.document.privacy
+        file = ItemFile(
+            schema=ITEM_SCHEMA,
+            study=document.study,
+            profile=document.profile,
+            waivers=document.waivers,
+            item=name,
+            state=held.item.state,
+            digest=held.item.digest.hex(),
+            table=held.table,
+            rules=tuple(map(RuleBlock.of, held.rules)),
+            signatures=tuple(map(signature_block, held.item.signatures)),
+            missing=standing.panel.missing(held.item.signatures) if held.item.state is State.QUEUE else (),
+            earlier=tuple(
+                EarlierBlock(since=since, table=table) for since, table in self.earlier(standing, name)
+            ),
+            noise=NO_NOISE if privacy is None else " ".join(privacy.sentences),
+        )
+        self._store.note(Deed(DeedKind.ITEM_READ, digest, digest=held.item.digest, by=reader.id, detail=name))
+        return file
+
     async def decide(self, decision: Decision) -> Standing:
         """Take a decision with all that follows from it, and return how the study stands then; the same one again changes nothing.
 
@@ -158,7 +195,10 @@ class ReviewDesk:
             material = read_material(session, study, standing.review, standing.document)
             wanted = (*remedies(session, study), (decision.item, decision.remedy))
         plan = plan_study(standing.study, self._roll().whole(standing.study.roster))
-        return await asyncio.to_thread(gated_again, plan, material, wanted)
+        try:
+            return await asyncio.to_thread(gated_again, plan, material, wanted)
+        except ConfigurationError as error:  # about the remedy, which the caller wrote
+            raise RefusedError(error.message) from error
 
     async def _write(self, digest: bytes) -> None:
         """Let the results folder hold what the store holds, where it does not yet."""

@@ -29,17 +29,17 @@ from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.errors import CohortsumError, RefusedError, RemoteProtocolError
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Kind, Packet
+from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.gate import cohort_gate
-from cohortsum.study.disclosure.verdict import regime_of
+from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import StudyPlan, by_block
 from cohortsum.study.sums import Integers
 
@@ -77,6 +77,7 @@ class Pace:
     step_max_s: float | None = None
 
 
+STRICTEST = Regimen("dpuk")
 AS_WRITTEN = Pace()
 """Every wait as the study has it."""
 
@@ -132,7 +133,7 @@ class StudyRunner:
         self._stopped: tuple[str, str] | None = None
         self._builds_on: int | None = None
         self._served: dict[str, Integers] = {}
-        self._profiles: dict[str, str] = {}
+        self._regimens: dict[str, Regimen] = {}
         self._log = log.bind(study=plan.study.study, version=plan.study.version)
 
     @property
@@ -218,7 +219,7 @@ class StudyRunner:
         approving = tuple(enrolment.approvals)
         for index, approval in enrolment.approvals.items():
             said = read_approval(approval, self.plan.round, self._roster)[1]
-            self._profiles[self._record.id_of(index)] = said.profile
+            self._regimens[self._record.id_of(index)] = said.regimen
         if len(approving) < least:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
         course = Course(self.plan)
@@ -391,8 +392,11 @@ class StudyRunner:
         )
         first, survivors = course.opened[0], map(self._record.id_of, course.opened[0].survivors)
         # of a site that was denied and forgotten since, the strictest profile is taken
-        regime = regime_of((site, self._profiles.get(site, "dpuk")) for site in survivors)
-        gated = cohort_gate(course.plan, tables, course.sums, regime)
+        regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in survivors})
+        try:
+            gated = cohort_gate(course.plan, tables, course.sums, regime)
+        except RefusedError as error:  # nothing was shown to anybody
+            return Outcome(None, error.message)
         items = first_items(self.plan.study, tables, gated)
         base = result_document(
             self.plan,

@@ -149,6 +149,7 @@ class ReviewRow(Base):
     profile: Mapped[str] = mapped_column(String(32))
     held: Mapped[str] = mapped_column(Text)
     waivers: Mapped[str] = mapped_column(Text)
+    count: Mapped[int] = mapped_column(Integer)
     earlier: Mapped[bytes] = mapped_column(LargeBinary)
     unfinished: Mapped[str] = mapped_column(Text)
     written: Mapped[bool] = mapped_column(Boolean)

@@ -39,7 +39,7 @@ from cohortsum.protocol.masking import add_words, words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import SiteId
 from cohortsum.study.disclosure.gate import cohort_gate
-from cohortsum.study.disclosure.verdict import regime_of
+from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import by_block
 
 
@@ -136,11 +136,11 @@ class _Run:
             course.take(OpenedIteration(context, key, state.advertised, state.survivors, sums))
         tables = course.plan.finish(course.sums, course.sites)
         names = {index: str(site) for site, index in roster.sites.items()}
-        profiles = {
-            names[index]: read_approval(approvals[index], consortium.plan.round, roster)[1].profile
+        regimens = {
+            names[index]: read_approval(approvals[index], consortium.plan.round, roster)[1].regimen
             for index in course.opened[0].survivors
         }
-        regime = regime_of(profiles.items())
+        regime = regime_of_sites(regimens)
         items = first_items(
             consortium.plan.study, tables, cohort_gate(course.plan, tables, course.sums, regime)
         )
