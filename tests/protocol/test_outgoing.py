@@ -214,7 +214,7 @@ def test_names_and_indices_are_those_of_the_roster_and_bits_those_of_items() -> 
     assert "DataShares.data" in refused(replace(shares, data={**shares.data, 99: shares.data[0]}), known)
     assert "DataShares.data" in refused(replace(shares, data={**shares.data, 0: 2**255 - 1}), known)
     two = replace(known, plan=replace(known.plan, items=("age", "bmi")))
-    approval = Approval(two.plan.study_digest, two.plan.roster_digest, "dpuk", b"\x03")
+    approval = Approval(two.plan.study_digest, two.plan.roster_digest, Regimen("dpuk"), b"\x03")
     check_message(approval, two)
     for bits in (b"\x04", b"\x83", b"\x03\0", b""):
         assert "Approval.supplies" in refused(replace(approval, supplies=bits), two)

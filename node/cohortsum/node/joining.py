@@ -153,7 +153,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
 
     Raises NotTakingPartError or ConfigurationError with the reason why the site stays out; nothing is left open then.
     """
-    decision = in_force(site, study)
+    decision, name = in_force(site, study), site.signer.identity.id
     refuse_unbuilt(study)
     if site.ledger.restored_since() is not None:
         raise PolicyError(
@@ -172,7 +172,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
     try:
         site.ledger.epochs.bind(site.epoch, tables.digest)
         for line in tables.report:
-            log.info("data.report", site=site.signer.identity.id, study=study.study, line=line)
+            log.info("data.report", site=name, study=study.study, line=line)
         screened = screen(plan, site.policy, tables, floors.min_participants_per_site)
         tables, number, supplied = screened.tables, screened.people, screened.supplied
         if number < floors.min_participants_per_site:
@@ -180,10 +180,10 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
         for item, reason in screened.left_out.items():
-            log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+            log.warning("study.not_supplied", site=name, study=study.study, item=item, reason=reason)
         ruled, status, spending = limits_of(study, site.policy), status_of(site.policy), spending_of(plan)
         protected = status is Status.PROTECTED and spending is None
-        supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses))
+        supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses, name))
         limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
         people, cells = None, frozenset[frozenset[str]]()
         if site.ledger.status() not in (None, status):
@@ -207,7 +207,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             allowed = allowance(plan, people, supplied, history_of(site), limits)
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
-                log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+                log.warning("study.not_supplied", site=name, study=study.study, item=item, reason=reason)
         if spending is not None:
             site.ledger.budget.reserve(study, spending, budget_of(site.policy))
     except BaseException:
@@ -233,12 +233,20 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
     )
 
 
-def _allowed(study: FrozenStudy, protected: bool, approved: frozenset[str] | None) -> frozenset[str] | None:
+def _allowed(
+    study: FrozenStudy, protected: bool, approved: frozenset[str] | None, site: str
+) -> frozenset[str] | None:
     """Return the analyses this site takes part in, None for all: a protected site in none whose sums tell sites apart."""
     telling = {name for name, spec in study.analyses.items() if spec.tells_sites}
     if not protected or not telling:
         return approved
-    log.warning("study.not_supplied", study=study.study, item=", ".join(sorted(telling)), reason=TELLS_SITES)
+    log.warning(
+        "study.not_supplied",
+        site=site,
+        study=study.study,
+        item=", ".join(sorted(telling)),
+        reason=TELLS_SITES,
+    )
     return (frozenset(study.analyses) if approved is None else approved) - telling
 
 

@@ -103,7 +103,7 @@ class Described:
         lines = [line for table in self._tables for line in self._lines(table)]
         rounding = self._settings.rounding
         rule = rounding.rule
-        if rule.threshold <= 1:
+        if rule.threshold <= 1 or not lines:
             return Judged(
                 {line.place: rounding.count(line.people) for line in lines}, frozenset(), False, False
             )
