@@ -24,7 +24,7 @@ from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import Denied, DenyList, nobody_denied
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Regimen
-from cohortsum.protocol.roster import Identity, Roster
+from cohortsum.protocol.roster import Identity
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import FrozenStudy, load_roster
@@ -46,17 +46,18 @@ ITEMS = ("ages", "bands", "thickness")
 COARSER = '{"actions": [{"do": "merge_bins", "variable": "age", "keep_edges": [0, 50, 100]}]}'
 
 
-def rosters() -> dict[int, Roster]:
-    """Return a first version with the sites alone, and a second one with checkers, an auditor and a second statistician."""
+def roster_text(version: int) -> bytes:
+    """Return a first version with the sites alone, or a second one with checkers, an auditor and a second statistician."""
     first = roster_yaml(SITES)
-    later = first.replace(b"roster: 1", b"roster: 2") + b"".join(
+    if version == 1:
+        return first
+    return first.replace(b"roster: 1", b"roster: 2") + b"".join(
         f'\n  - {{id: {name}, role: {role}, name: {name}, organisation: test, key: "ed25519:{identity_key(name).public.hex()}"}}'.encode()
         for name, role in OTHERS
     )
-    return {version: load_roster(text, "consortium.yaml") for version, text in ((1, first), (2, later))}
 
 
-ROSTERS = rosters()
+ROSTERS = {version: load_roster(roster_text(version), "consortium.yaml") for version in (1, 2)}
 
 
 def asking(consortium: int = 1, sites: str = "any", version: int = 1) -> str:
