@@ -140,11 +140,6 @@ def remedies(session: Session, study: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, remedy) for name, remedy in session.execute(query).all())
 
 
-def waiting(items: Sequence[HeldItem]) -> tuple[str, ...]:
-    """Return the names of the items in the queue."""
-    return tuple(held.item.name for held in items if held.item.state is State.QUEUE)
-
-
 def _held(session: Session, row: ItemRow) -> HeldItem:
     query = select(DecisionRow).where(DecisionRow.item == row.id).order_by(DecisionRow.id)
     signatures = tuple(_signature(row, one) for one in session.scalars(query).all())
