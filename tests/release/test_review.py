@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from cohortsum.coordinator import recompute, review
+from cohortsum.coordinator import recompute, review, taking
 from cohortsum.coordinator.store import DecisionRow, ItemRow, ResultRow, ReviewRow, StudyRow
 from cohortsum.crypto.errors import AuthenticationError, RefusedError, StoreError
 from cohortsum.protocol.audit import DeedKind
@@ -397,7 +397,7 @@ def test_a_transaction_that_fails_takes_no_part_of_a_decision(
         def broken(*_: object) -> None:
             raise StoreError("the disk is gone")
 
-        monkeypatch.setattr(review, "with_items", broken)
+        monkeypatch.setattr(taking, "with_items", broken)
         with pytest.raises(StoreError):
             await world.decide("chk1", study, "ages", Act.RELEASE)
         monkeypatch.undo()

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import select
