@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from cohortsum.coordinator.audit_log import AUDIT
+from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.items import first_items, waits_for, with_items
@@ -107,17 +109,24 @@ class World:
         plan = plan_study(study, ROSTERS[1])
         record = StudyRecord(self.store, study, ROSTERS[1])
         record.remember(signed, datetime.now(UTC))
-        context, key = study.digest, RoundKey(study.digest[:16], 1, 1)
         site0 = Signer(ROSTERS[1].identities["site0"], identity_key("site0"))
-        record.attempt_opened(context, key, approve(site0, plan.round, Regimen("open_data"), frozenset()))
-        sums = sums_of(plan, sites)
-        opened = OpenedIteration(context, key, tuple(range(SITES)), sites, sums)
+        opening = approve(site0, plan.round, Regimen("open_data"), frozenset())
+        course = Course(plan)
+        while not course.over:
+            context = sha256(study.digest + bytes([course.iteration])).digest()
+            key = RoundKey(study.digest[:16], course.iteration, 1)
+            record.attempt_opened(context, key, opening)
+            sums = sums_of(course.plan, sites)
+            if course.plan.round.seen:
+                record.iteration_opened(context, range(SITES), sites, sums)
+            course.take(OpenedIteration(context, key, tuple(range(SITES)), sites, sums))
         regime = Regime("open_data")
-        tables = plan.finish(sums)
-        items = first_items(study, tables, cohort_gate(plan, tables, sums, regime))
-        base = result_document(plan, ROSTERS[1], [opened], regime, names=record.names)
+        tables = course.plan.finish(course.sums, course.sites)
+        items = first_items(study, tables, cohort_gate(course.plan, tables, course.sums, regime))
+        base = result_document(plan, ROSTERS[1], course.opened, regime, names=record.names)
         document = with_items(base, items)
-        record.computed(context, sites, document, sums, Review(regime, {}, ""), items)
+        first = course.opened[0]
+        record.computed(first.context, sites, document, first.sums, Review(regime, {}, ""), items)
         write_release(self.results / study.study / f"v{study.version}", document)
         record.wrote()
         record.enter("in review", waits_for(study, document))
