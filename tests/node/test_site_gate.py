@@ -1,6 +1,6 @@
 """The site gate on real tables of one site: what stands out is kept back, patterns pool, and nothing is asked of public data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def people() -> dict[str, Sequence[Cell]]:
 @contextmanager
 def screened(
     folder: Path, plan: StudyPlan, columns: dict[str, Sequence[Cell]], policy: PolicyConfig = ONCE
-) -> Iterator[Screened]:
+) -> Generator[Screened]:
     rows = [",".join(("id", *columns))]
     for place, row in enumerate(zip(*columns.values(), strict=True)):
         rows.append(",".join((f"p{place:04d}", *("" if cell is None else str(cell) for cell in row))))

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import CrosstabSpec
@@ -18,6 +18,8 @@ from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.verdict import Gated, Outcome, Regime, Waiver
 from cohortsum.study.results import Absent, Cell, Status
 from tests.study.disclosure.release_of import DPUK, Played, column, of, played, ruled
+
+LINPROG: Any = import_module("scipy.optimize").linprog  # without types; what it returns is converted here
 
 HEAD = """\
 study: small
@@ -255,9 +257,9 @@ def attacked(
     """Return the least and the greatest number of people in some regions that fit what is printed."""
     rows = np.array([mask for mask, _ in printed], np.float64).reshape(-1, regions)
     right = np.array([count for _, count in printed], np.float64)
-    ends = []
+    ends: list[float] = []
     for sign in (1.0, -1.0):
-        found: Any = linprog(sign * target.astype(np.float64), A_eq=rows, b_eq=right, bounds=(0, None))
+        found: Any = LINPROG(sign * target.astype(np.float64), A_eq=rows, b_eq=right, bounds=(0, None))
         ends.append(np.inf if found.status == 3 else float(sign * found.fun))
     return ends[0], ends[1]
 

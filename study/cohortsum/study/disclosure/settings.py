@@ -1,6 +1,7 @@
 """What the rules in force come to, for the cohort gate: how small is small, what is rounded, how many people a figure needs."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 from cohortsum.study.catalogue.controls import Control, MinimumN, Of, OnlyPercentiles, RoundTo, SuppressCells
 from cohortsum.study.catalogue.outputs import Output
@@ -82,7 +83,7 @@ class Settings:
             for rule in self.demands.rules(analysis, variable)
             if isinstance(rule.control, OnlyPercentiles)
         ]
-        return frozenset.intersection(*only) if only else None
+        return reduce(frozenset[int].intersection, only) if only else None
 
     def has(self, rule_id: str, analysis: str) -> bool:
         """Whether a rule of the catalogue holds for an analysis."""

@@ -194,11 +194,13 @@ def missing_patterns(
     An outcome counts for somebody who has it and every number that all its analyses need.
     """
     outcomes = sorted(supplied & plan.study.numbers.keys())
-    needs = {
-        name: frozenset().union(
-            *(spec.required for spec in plan.study.analyses.values() if name in spec.suppliable)
+    needs: dict[str, frozenset[str]] = {
+        name: frozenset(
+            required
+            for spec in plan.study.analyses.values()
+            if name in spec.suppliable
+            for required in spec.required & plan.study.numbers.keys()
         )
-        & plan.study.numbers.keys()
         for name in outcomes
     }
     inside: list[NDArray[np.bool_]] = []

@@ -7,7 +7,7 @@ from the true number, and the curve is made of the rounded ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,8 +89,16 @@ def survival_rows(
         times, changed, few = statistic.times, False, frozenset[int]()
     if settings.base > 1:
         held = [None if table is None else _rounded(table, rounding) for table in held]
-    own = {one.name: getattr(statistic, one.name) for one in fields(statistic)}
-    shown = _Printed(**{**own, "times": times, "given": tuple(held)}).finish({})
+    shown = _Printed(
+        name=statistic.name,
+        time=statistic.time,
+        event=statistic.event,
+        times=times,
+        by=statistic.by,
+        where=statistic.where,
+        censored=statistic.censored,
+        given=tuple(held),
+    ).finish({})
     what = f"intervals hold {least} events and people last seen or more, or none; counts are multiples of {settings.base}"
     outcome = Outcome.CHANGED if changed or settings.base > 1 else Outcome.PASSED
     return tuple(
