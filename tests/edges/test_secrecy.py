@@ -156,7 +156,6 @@ REASONS: dict[str, Callable[[Site], Site]] = {
     "a kind of analysis not allowed": lambda site: replace(
         site, policy=PolicyConfig(profile="open_data", statistics=("summary",))
     ),
-    "a profile that is not built": lambda site: replace(site, policy=PolicyConfig(profile="dpuk")),
 }
 
 

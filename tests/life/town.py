@@ -34,6 +34,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
+from cohortsum.report.notices import Notice
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from tests.admin import desk
@@ -75,6 +76,10 @@ class Town:
         self._stack = AsyncExitStack()
         self._hub_stack = AsyncExitStack()
         self.pool = ThreadPoolExecutor(2)
+        self.notices: list[Notice] = []
+
+    async def _told(self, notice: Notice) -> None:
+        self.notices.append(notice)
 
     def make_node(self, index: int, name: str) -> None:
         folder = desk.make_site(self.home, name, self.target)
@@ -111,7 +116,7 @@ class Town:
         book, key = RollBook(config, self.consortium), read_key(config.identity_key)
         config.spool.mkdir(exist_ok=True)
         with closing(Store(config.store, self.consortium / AUDIT)) as store:
-            place = Place(store, config.spool, config.results, self.pool, self.pace)
+            place = Place(store, config.spool, config.results, self.pool, self.pace, self._told)
             hub = Hub(lambda: book.roll, key, place)
             server, _ = secure_server(ConsortiumService(hub), lambda: book.roll, key, config.listen)
             await hub.resume()

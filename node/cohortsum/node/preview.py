@@ -29,6 +29,7 @@ from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
 from cohortsum.node.policy import floors_for, limits_of, status_of
+from cohortsum.node.site_gate import Screened, screen
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.ledger import Limits, Request, Status, Step
@@ -134,15 +135,16 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         return Preview(plan, asked.statistician, tuple(findings), None, (), {})
     with tables:
         findings.append(ok("tables", "every table, column and code that the study needs can be read"))
-        people, supplied = plan.supply(tables.batches(), floor)
-        findings.append(_people(people, floor))
+        screened = screen(plan, policy, tables, floor)
+        tables, people, supplied = screened.tables, screened.people, screened.supplied
+        findings += [_people(people, floor), _rules(policy.profile, screened)]
         rule, left_out = _people_rule(folder, config.site, plan, tables, supplied)
         findings.append(rule)
         supplied -= left_out.keys()
         sizes = _sizes(plan, tables)
         _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
-        lacking = {**tables.missing_variables, **left_out}
+        lacking = {**tables.missing_variables, **screened.left_out, **left_out}
     return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)
 
 
@@ -269,6 +271,20 @@ def _protected(
     return ok(
         "protected", f"opened once, together with at least {least - 1} other protected sites or not at all"
     )
+
+
+def _rules(profile: str, screened: Screened) -> Finding:
+    kept_back, (people, values) = screened.left_out, screened.dropped
+    left = f"; {people} people and {values} values are left out so that patterns of missing values pool"
+    pooled = left if people or values else ""
+    if profile == "open_data":
+        return ok("disclosure", "profile open_data has no rules: the admin declared these data public")
+    if kept_back:
+        said = (
+            f"{len(kept_back)} outcomes or analyses are not supplied: {'; '.join(kept_back.values())}{pooled}"
+        )
+        return warning("disclosure", said, "nothing: the others are answered; or ask the statistician")
+    return ok("disclosure", f"the rules of {profile} keep nothing back{pooled}")
 
 
 def _people(people: int, floor: int) -> Finding:
