@@ -10,6 +10,7 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.noise_plan import print_noise
+from cohortsum.cli.rules_plan import print_rules
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
@@ -169,10 +170,11 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
         if nobody_signs(checkers)
         else f"a table once {asked(checkers)} signed it"
     )
-    sees.add_row("results", f"{leave}, {study.privacy.noise} noise, profile open_data")
+    sees.add_row("results", leave)
     console.print(sees)
-    exact = "" if noised else "The sums are exact: no noise is added. "
-    console.print(f"{exact}Only sites whose admin declares the data public (profile open_data) take part.")
+    if not noised:
+        console.print("The sums are exact: no noise is added.")
+    print_rules(study, console)
 
 
 def _read_roster(path: Path) -> Roster:

@@ -76,6 +76,14 @@ class Demands:
                         if isinstance(held.rule.control, MinimumN) and held.rule.control.of is of:
                             yield held.rule.control
 
+    @property
+    def noise_below(self) -> int:
+        """The greatest number of people below which some rule asks a site for noise; 1 where none does."""
+        controls = (
+            held.rule.control for found in self.decisions.values() for one in found for held in one.held
+        )
+        return max((control.n for control in controls if isinstance(control, NoiseBelow)), default=1)
+
     def rules(self, analysis: str, variable: str | None = None) -> tuple[Rule, ...]:
         """Return the rules that hold for an analysis, each once."""
         found: dict[str, Rule] = {}
