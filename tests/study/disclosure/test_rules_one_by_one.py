@@ -9,6 +9,7 @@ import pytest
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.config import PolicyConfig
 from cohortsum.node.policy import floors_for
+from cohortsum.study.batch import Batch
 from cohortsum.study.catalogue import ALL_FAMILIES, RULES, RULES_BY_ID, Output, Rule
 from cohortsum.study.catalogue.controls import (
     AlwaysNoise,
@@ -24,7 +25,7 @@ from cohortsum.study.disclosure.demands import Demands, demands_of
 from cohortsum.study.disclosure.own_rules import OWN_RULES
 from cohortsum.study.disclosure.verdict import Regime
 from cohortsum.study.disclosure.waiving import InForce, in_force
-from cohortsum.study.statistics.interface import Batch
+from cohortsum.study.results import Absent
 from tests.study.definitions import frozen
 from tests.study.disclosure.release_of import column, of, played, ruled
 from tests.study.disclosure.test_gate_counts import study, waiving
@@ -152,7 +153,7 @@ def test_what_is_never_released_is_never_supplied(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in minimums(Of.GROUP) if RULES_BY_ID[name].outputs != {Output.COUNT}]
+    "name", [name for name in minimums(Of.GROUP) if RULES_BY_ID[name].outputs & frozenset(ASKED)]
 )
 def test_a_figure_of_one_person_fewer_is_not_shown(name: str) -> None:
     rule = RULES_BY_ID[name]
@@ -161,6 +162,20 @@ def test_a_figure_of_one_person_fewer_is_not_shown(name: str) -> None:
     assert output is not None
     for people, shown in ((rule.control.n - 1, False), (rule.control.n, True)):
         assert figure_of(rule, output, people) is shown
+
+
+@pytest.mark.parametrize(
+    "name", ["group_10", "primary_suppression", "wmh_count_min", "wmh_count_suppression"]
+)
+def test_nine_people_with_lesions_are_hidden_with_others_and_ten_are_not(name: str) -> None:
+    """A count that everybody could compute from the others is hidden with a second one."""
+    entry = "{kind: histogram, variables: [T2_FLAIR_WMH_volume], edges: [0, 5000, 30000, 60000]}"
+    text = study({"T2_FLAIR_WMH_volume": "{unit: mm3, range: [0, 60000]}"}, {"a": entry})
+    for small, hidden in ((9, {0, 1}), (10, set[int]())):
+        values = np.repeat([1000.0, 20_000.0, 40_000.0], [small, 41, 100 - small - 41])
+        people = Batch(100, {"T2_FLAIR_WMH_volume": values}, {})
+        counts = column(of(played(text, [people]).gated(alone(name)), "a"), "count")
+        assert {place for place, count in enumerate(counts) if isinstance(count, Absent)} == hidden
 
 
 @pytest.mark.parametrize("name", minimums(Of.COHORT))
@@ -173,7 +188,11 @@ def test_a_site_asks_the_protocol_for_the_rules_number_of_people(
     text = study(variables_of(rule), {"a": ASKED[Output.SUMMARY].format(next(iter(variables_of(rule))))})
     asked = frozen(text.replace("min_participants: 100", "min_participants: 20"))
     assert asked.protection.min_participants < rule.control.n
-    monkeypatch.setattr("cohortsum.node.policy.rules_of", lambda _policy: InForce((rule,), frozenset()))
+
+    def this_alone(_: PolicyConfig) -> InForce:
+        return InForce((rule,), frozenset())
+
+    monkeypatch.setattr("cohortsum.node.policy.rules_of", this_alone)
     assert floors_for(asked, PolicyConfig()).min_participants == rule.control.n
 
 
