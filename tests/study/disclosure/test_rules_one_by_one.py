@@ -20,7 +20,7 @@ from cohortsum.study.catalogue.controls import (
     PublicTopCode,
 )
 from cohortsum.study.catalogue.family import Row
-from cohortsum.study.catalogue.outputs import RELEASES
+from cohortsum.study.catalogue.outputs import OUTPUTS_OF_KIND, RELEASES
 from cohortsum.study.disclosure.demands import Demands, demands_of
 from cohortsum.study.disclosure.own_rules import OWN_RULES
 from cohortsum.study.disclosure.verdict import Regime
@@ -219,3 +219,7 @@ def figure_of(rule: Rule, output: Output, people: int) -> bool:
     gated = played(study(variables_of(rule), {"a": entry}), [Batch(people, values, {})]).gated(alone(rule.id))
     assert ruled(gated, rule.id), "the rule was not asked"
     return any(isinstance(value, float) for value in column(of(gated, "a"), FIGURE[output]))
+
+
+def test_no_analysis_releases_values_of_one_person() -> None:
+    assert not [kind for kind, outputs in OUTPUTS_OF_KIND.items() if Output.INDIVIDUAL in outputs]
