@@ -180,8 +180,8 @@ def recomputed(
     Raises RemoteProtocolError (R5.0) unless every input and seed is the one that its owner signed or committed to.
     """
     adverts = proven.adverts
-    same = opened.words.keys() == opened.data.keys() == set(proven.survivors)
-    if not same or tuple(sorted(opened.mask)) != proven.dropped:
+    named = {tuple(sorted(opened.words)), tuple(sorted(opened.data)), proven.survivors}
+    if len(named) > 1 or tuple(sorted(opened.mask)) != proven.dropped:
         raise RemoteProtocolError("R5.0", "the opened sum names other survivors or dropouts")
     total = np.zeros(length, dtype=np.uint64)
     for owner, held in sorted(opened.words.items()):

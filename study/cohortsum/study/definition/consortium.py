@@ -19,6 +19,7 @@ from cohortsum.study.definition.problems import Problems
 from cohortsum.study.definition.tree import read_yaml
 
 KEY_PREFIX = "ed25519:"
+SEAL_PREFIX = "x25519:"
 REQUEST = "cohortsum/v1/admission-request"
 
 PublicKey = Annotated[str, StringConstraints(pattern=r"^ed25519:[0-9a-f]{64}$")]
@@ -85,7 +86,13 @@ def load_roster(text: bytes, source: str) -> Roster:
             raise StudyFileError(
                 f"{source}: identity {entry.id}: an index belongs to every site and to nobody else"
             )
-        identities[entry.id] = Identity(entry.id, Role(entry.role), entry.index, parse_key(entry.key))
+        identities[entry.id] = Identity(
+            entry.id,
+            Role(entry.role),
+            entry.index,
+            parse_key(entry.key),
+            b"" if entry.seal is None else parse_seal(entry.seal),
+        )
     return Roster(held.consortium, held.roster, identities, roster_digest(text))
 
 
@@ -178,6 +185,11 @@ def format_key(public: bytes) -> str:
 def parse_key(text: str) -> bytes:
     """Return the 32 bytes of a public key as rosters write it."""
     return bytes.fromhex(text.removeprefix(KEY_PREFIX))
+
+
+def parse_seal(text: str) -> bytes:
+    """Return the 32 bytes of a sealing key as rosters write it."""
+    return bytes.fromhex(text.removeprefix(SEAL_PREFIX))
 
 
 def quoted(value: str | int) -> str:
