@@ -29,7 +29,7 @@ from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
 from cohortsum.protocol.effects import Combine, Contribute, CoordinatorEffect, Deliver, Send, SiteEffect
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_digest, words_hasher
-from cohortsum.protocol.messages import Advert, DataShares, GateShares, Kind
+from cohortsum.protocol.messages import Advert, DataShares, GateShares, Kind, Regimen
 from cohortsum.protocol.plan import PlannedBlock
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import Contributing, SiteSetup
@@ -164,7 +164,8 @@ class Player:
             index: Signer(roster.identities[name], identity_key(name)) for name, index in roster.sites.items()
         }
         approvals = {
-            index: approve(signer, plan, "open_data", frozenset()) for index, signer in signers.items()
+            index: approve(signer, plan, Regimen("open_data"), frozenset())
+            for index, signer in signers.items()
         }
         self._machines = {
             index: SiteRound(

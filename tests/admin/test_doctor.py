@@ -104,7 +104,7 @@ def test_an_offline_visit_of_a_good_site_finds_nothing(site: Path) -> None:
 
 
 def test_the_screen_shows_every_check_with_its_cure(site: Path) -> None:
-    (site / "policy.yaml").write_text("profile: dpuk\n")
+    (site / "policy.yaml").write_text("egress: {checkers: [ann]}\n")
     screen = run("node", "doctor", site, "--offline")
     assert screen.code == 2
     for text in ("files", "rights", "pin", "policy", "failure", "-> remove these keys", "skipped"):
@@ -206,8 +206,8 @@ def test_a_folder_that_is_none_is_one_failure(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_this_version_cannot_honour_is_a_failure(site: Path) -> None:
-    (site / "policy.yaml").write_text("profile: dpuk\n")
-    assert "disclosure control (profile: dpuk)" in visit(site)["policy"]["sentence"]
+    (site / "policy.yaml").write_text("egress: {checkers: [ann]}\n")
+    assert "egress" in visit(site)["policy"]["sentence"]
     (site / "policy.yaml").write_text("profil: open_data\n")
     assert "policy.yaml:1: profil: unknown key" in visit(site)["policy"]["sentence"]
 

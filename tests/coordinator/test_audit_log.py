@@ -29,7 +29,7 @@ from cohortsum.protocol.audit import Deed, DeedKind, Line
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator_states import CoordinatorSetup
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.messages import Envelope, Kind, Packet, Regimen
 from cohortsum.study.planning import plan_study
 from tests.admin import desk
 from tests.edges.harness import HUB, STATISTICIAN, pinned_roster, signed_study
@@ -72,7 +72,7 @@ def record_in(store: Store) -> StudyRecord:
 
 def test_what_happens_to_a_study_has_its_lines(store: Store, tmp_path: Path) -> None:
     yes, no = (
-        approve(signer("site1"), PLAN, "open_data", frozenset()),
+        approve(signer("site1"), PLAN, Regimen("open_data"), frozenset()),
         decline(signer("site2"), PLAN),
     )
     opening = replace(yes, kind=Kind.OPENING, context=CONTEXT, sender=HUB)
@@ -115,7 +115,7 @@ def test_what_happens_to_a_study_has_its_lines(store: Store, tmp_path: Path) -> 
 
 def test_what_the_store_refuses_has_no_line(store: Store) -> None:
     record = record_in(store)
-    opening = approve(signer("site1"), PLAN, "open_data", frozenset())
+    opening = approve(signer("site1"), PLAN, Regimen("open_data"), frozenset())
     record.attempt_opened(CONTEXT, KEY, opening)
     with pytest.raises(StoreError):
         record.attempt_opened(CONTEXT, KEY, opening)
@@ -138,7 +138,8 @@ def test_a_message_that_a_check_refuses_is_written_down_before_its_sender_hears_
 ) -> None:
     async def play(forged: Envelope) -> str:
         approvals = {
-            index: approve(signer(f"site{index}"), PLAN, "open_data", frozenset()) for index in range(4)
+            index: approve(signer(f"site{index}"), PLAN, Regimen("open_data"), frozenset())
+            for index in range(4)
         }
         setup = CoordinatorSetup(signer(HUB), ROSTER, PLAN, approvals)
         with ThreadPoolExecutor(1) as pool:
@@ -157,7 +158,7 @@ def test_a_message_that_a_check_refuses_is_written_down_before_its_sender_hears_
         )
         return caught.value.check
 
-    honest = approve(signer("site1"), PLAN, "open_data", frozenset())
+    honest = approve(signer("site1"), PLAN, Regimen("open_data"), frozenset())
     assert asyncio.run(play(replace(honest, signature=bytes(64)))) == "M1"
     assert asyncio.run(play(honest)) == "M3"
 
@@ -183,7 +184,7 @@ def test_a_log_that_was_cut_lets_nothing_be_done(store: Store, tmp_path: Path) -
     record = record_in(store)
     os.truncate(tmp_path / AUDIT, 100)
     with pytest.raises(StoreError, match="audit log"):
-        record.attempt_opened(CONTEXT, KEY, approve(signer("site1"), PLAN, "open_data", frozenset()))
+        record.attempt_opened(CONTEXT, KEY, approve(signer("site1"), PLAN, Regimen("open_data"), frozenset()))
     assert record.attempts(1) == (0, ())
 
 

@@ -14,7 +14,7 @@ from cohortsum.coordinator.store import AnswerRow, PresenceRow, RoundRow, Store,
 from cohortsum.protocol.approvals import approve, decline
 from cohortsum.protocol.codec import packet_to_bytes
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Packet
+from cohortsum.protocol.messages import Packet, Regimen
 from cohortsum.study.planning import plan_study
 from tests.admin import desk
 from tests.edges.harness import pinned_roster, signed_study, study_with
@@ -70,7 +70,9 @@ class Shelf:
                 site = f"site{index}"
                 signer = Signer(roster.identities[site], identity_key(site))
                 answer = (
-                    approve(signer, plan, "open_data", frozenset()) if index in yes else decline(signer, plan)
+                    approve(signer, plan, Regimen("open_data"), frozenset())
+                    if index in yes
+                    else decline(signer, plan)
                 )
                 packet = packet_to_bytes(Packet(answer))
                 session.add(AnswerRow(study=digest, site=site, packet=packet, received=submitted))

@@ -6,13 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cohortsum.coordinator.items import first_items, with_items
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.report import forest
-from cohortsum.report.document import ResultDocument, from_json
+from cohortsum.report.document import ResultDocument, from_json, release_words
 from cohortsum.study.batch import Batch
+from cohortsum.study.disclosure.gate import cohort_gate
+from cohortsum.study.disclosure.verdict import Regime
 from cohortsum.study.planning import StudyPlan, by_block, plan_study
 from tests.edges.harness import People, pinned_roster, signed_study, study_with
 from tests.edges.oracle import check_pooled
@@ -52,7 +55,10 @@ def document_of(plan: StudyPlan) -> ResultDocument:
     state = opened(plan)
     sums = by_block(state.blocks, state.values)
     opened_round = OpenedIteration(bytes(32), KEY, state.advertised, state.survivors, sums)
-    return result_document(plan, ROSTER, [opened_round], plan.finish(sums), names=NAMES)
+    regime = Regime("open_data")
+    tables = plan.finish(sums)
+    items = first_items(plan.study, tables, cohort_gate(plan, tables, sums, regime))
+    return with_items(result_document(plan, ROSTER, [opened_round], regime, names=NAMES), items)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,10 @@ def test_the_document_names_participants_survivors_dropouts_round_and_release(
     assert document.sites.survivors == ("site0", "site1", "site3", "site4")
     assert document.sites.dropouts == ("site2",)
     assert (document.round.id, document.round.attempt) == (KEY.round_id.hex(), 2)
-    assert (document.release.state, document.release.checker) == ("released", "no checker")
+    assert [(item.item, item.state, item.signatures) for item in document.release] == [
+        (name, "released", ()) for name in ("ages", "bands", "thickness")
+    ]
+    assert release_words(document) == "released, no checker"
     assert (document.profile, document.noise) == ("open_data", "none")
     assert document.roster.digest == ROSTER.digest.hex()
     assert document.roster.consortium == ROSTER.consortium

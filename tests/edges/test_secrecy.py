@@ -156,7 +156,9 @@ REASONS: dict[str, Callable[[Site], Site]] = {
     "a kind of analysis not allowed": lambda site: replace(
         site, policy=PolicyConfig(profile="open_data", statistics=("summary",))
     ),
-    "a profile that is not built": lambda site: replace(site, policy=PolicyConfig(profile="dpuk")),
+    "too few people for the rules of the profile": lambda site: replace(
+        site, policy=PolicyConfig(profile="dpuk")
+    ),
 }
 
 

@@ -132,6 +132,7 @@ def test_both_logs_tell_the_study_and_agree_on_every_contribution(tmp_path: Path
             DeedKind.ATTEMPT_OPENED,
             DeedKind.SURVIVORS_NAMED,
             DeedKind.SUM_OPENED,
+            *[DeedKind.ITEM_RELEASED] * 3,
             DeedKind.RESULT_RELEASED,
             DeedKind.STUDY_OVER,
             DeedKind.RESULT_READ,

@@ -345,7 +345,10 @@ DECLINES: dict[str, tuple[Change, str]] = {
         ),
         "1 colluding",
     ),
-    "a profile that is not built": (lambda site: replace(site, policy=PolicyConfig()), "profile: dpuk"),
+    "fewer people than the rules of the profile ask for": (
+        lambda site: replace(site, policy=PolicyConfig()),
+        "min_participants_per_site 20",
+    ),
 }
 
 

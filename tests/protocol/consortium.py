@@ -34,7 +34,7 @@ from cohortsum.protocol.effects import (
 )
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import add_words, words_digest
-from cohortsum.protocol.messages import Envelope, Packet
+from cohortsum.protocol.messages import Envelope, Packet, Regimen
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Identity, Role, Roster, SiteId
 from cohortsum.protocol.site import SiteRound
@@ -127,7 +127,7 @@ class Consortium:
             for index in (self.members if self.members is not None else range(self.sites))
         }
         self.approvals = {
-            index: approve(signer, self.plan, "open_data", self.supplies(index))
+            index: approve(signer, self.plan, Regimen("open_data"), self.supplies(index))
             for index, signer in self.signers.items()
         }
         self.machines = {index: self.site(index) for index in self.signers}

@@ -14,6 +14,7 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import (
     Approval,
     Kind,
+    Regimen,
 )
 from cohortsum.protocol.plan import PlannedBlock
 from tests.protocol.consortium import Consortium, identity_key, plan_of, protection
@@ -76,14 +77,16 @@ def test_an_approval_of_another_study_or_of_unknown_items_is_refused() -> None:
     signer = consortium.signers[0]
     stranger = replace(plan_of(N, protection()), study_digest=hashlib.sha256(b"x").digest())
     with pytest.raises(RemoteProtocolError, match="M3"):
-        read_approval(approve(signer, stranger, "open_data", frozenset()), consortium.plan, consortium.roster)
+        read_approval(
+            approve(signer, stranger, Regimen("open_data"), frozenset()), consortium.plan, consortium.roster
+        )
     plan = consortium.plan
-    forged = Approval(plan.study_digest, plan.roster_digest, "open_data", b"\x01")
+    forged = Approval(plan.study_digest, plan.roster_digest, Regimen("open_data"), b"\x01")
     signed = signer.sign(approval_context(plan.study_digest, plan.roster_digest), forged)
     with pytest.raises(RemoteProtocolError, match=r"R0\.1"):
         read_approval(signed, plan, consortium.roster)
     with pytest.raises(LocalProtocolError, match=r"R0\.1"):
-        approve(signer, plan, "open_data", frozenset({"x"}))
+        approve(signer, plan, Regimen("open_data"), frozenset({"x"}))
 
 
 def test_a_key_that_is_not_in_the_roster_signs_nothing() -> None:

@@ -3,8 +3,8 @@
 from cohortsum.report.anatomy import DESIKAN_KILLIANY
 from cohortsum.report.document import (
     SCHEMA,
+    ItemBlock,
     Participation,
-    Release,
     ResultDocument,
     RosterIdentity,
     RoundIdentity,
@@ -12,9 +12,12 @@ from cohortsum.report.document import (
     TableBlock,
     Thresholds,
 )
+from cohortsum.study.release.item import item_digest
+from cohortsum.study.release.states import State
 from cohortsum.study.results import NO_DATA, Cell, Status, Table
 from cohortsum.study.statistics.regression_tables import COEFFICIENT_COLUMNS, EFFECT_COLUMNS, NOT_THE_EFFECT
 
+DIGEST = bytes.fromhex("0a" * 32)
 TERM = "dx[autism]"
 THICKNESS = tuple(f"{side}_{name}_thickness" for side in ("lh", "rh") for name in DESIKAN_KILLIANY)
 
@@ -61,12 +64,17 @@ def thickness_table(outcomes: tuple[str, ...] = THICKNESS) -> Table:
     return regression(*rows)
 
 
+def released(block: TableBlock) -> ItemBlock:
+    digest = item_digest(DIGEST, block.canonical()).hex()
+    return ItemBlock(item=block.analysis, state=State.RELEASED, digest=digest)
+
+
 def document(*tables: Table) -> ResultDocument:
     return ResultDocument(
         schema=SCHEMA,
         software="cohortsum 0.1.0",
         study=StudyIdentity(
-            id="asd-open", title="Thickness", version=1, digest="0a" * 32, fingerprint="k3f9-72c1"
+            id="asd-open", title="Thickness", version=1, digest=DIGEST.hex(), fingerprint="k3f9-72c1"
         ),
         roster=RosterIdentity(version=3, digest="5b" * 32),
         round=RoundIdentity(id="7d2c", attempt=1),
@@ -74,7 +82,8 @@ def document(*tables: Table) -> ResultDocument:
         profile="open_data",
         waivers=(),
         noise="none",
-        release=Release(state="released", checker="no checker"),
+        rules=(),
+        release=tuple(map(released, map(TableBlock.of, tables))),
         sites=Participation(took_part=("amc", "kcl", "oak"), survivors=("amc", "oak"), dropouts=("kcl",)),
         thresholds=Thresholds(
             min_sites=2,

@@ -28,6 +28,7 @@ from cohortsum.study.definition.consortium import IdentityEntry, RoleName, forma
 from cohortsum.study.definition.signing import sign_study, signed_study_to_json
 from cohortsum.study.forecasting import forecasts, refuse_nonsense
 from cohortsum.study.planning import StudyPlan, plan_study, protection_of
+from cohortsum.study.release.panel import asked, nobody_signs
 
 app = typer.Typer(no_args_is_help=True, help="Write, check, sign and submit a study, and follow it.")
 
@@ -162,7 +163,13 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
             "others opened with them",
             "every site too, before anyone checks them",
         )
-    sees.add_row("results", f"released at once: no checker, {study.privacy.noise} noise, profile open_data")
+    checkers = study.release.checkers
+    leave = (
+        "released at once: no checker"
+        if nobody_signs(checkers)
+        else f"a table once {asked(checkers)} signed it"
+    )
+    sees.add_row("results", f"{leave}, {study.privacy.noise} noise, profile open_data")
     console.print(sees)
     exact = "" if noised else "The sums are exact: no noise is added. "
     console.print(f"{exact}Only sites whose admin declares the data public (profile open_data) take part.")

@@ -14,11 +14,12 @@ import structlog
 from cohortsum.coordinator.clock import Clock, before, tell
 from cohortsum.coordinator.presence import Presence
 from cohortsum.coordinator.record import StudyRecord
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
 from cohortsum.protocol.approvals import read_answer
 from cohortsum.protocol.messages import Envelope, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.regimens import read_waivers
 from cohortsum.study.enrolment import closes_at, closes_early, too_late
 from cohortsum.study.planning import StudyPlan
 
@@ -93,7 +94,7 @@ class Enrolment:
                 self._answers[index] = envelope if approval is not None else None
 
     async def take(self, packet: Packet) -> None:
-        """Take a site's answer; raises RemoteProtocolError (A1) after the window, A2 for another profile, or M1 to M4, R0.1."""
+        """Take a site's answer; raises RemoteProtocolError (A1) after the window, A2 for a profile or waivers that mean nothing, or M1 to M4, R0.1."""
         index, approval = read_answer(packet.envelope, self._plan.round, self._roster)
         self.presence.seen(index)
         held = packet.envelope if approval is not None else None
@@ -103,8 +104,11 @@ class Enrolment:
             if held is None:
                 return  # it stays out of the round by itself
             raise RemoteProtocolError("A1", too_late(self._plan.study, self._closed or self._clock.now()))
-        if approval is not None and approval.profile != "open_data":
-            raise RemoteProtocolError("A2", "profiles other than open_data are not in this version")
+        if approval is not None:
+            try:
+                read_waivers(self._names[index], approval.regimen)
+            except ConfigurationError as error:
+                raise RemoteProtocolError("A2", error.message) from error
         self._record.answer(index, packet)
         self._answers[index] = held
         self._log.info("study.answer", site=self._names[index], taking_part=approval is not None)

@@ -17,11 +17,13 @@ from sqlalchemy import select
 
 from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.publish import release_folder
+from cohortsum.coordinator.review import ReviewDesk
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
 from cohortsum.coordinator.status import StudyStatus, study_status
-from cohortsum.coordinator.store import FINAL, PresenceRow, RoundRow, Store, StudyRow, note
+from cohortsum.coordinator.store import OVER, PresenceRow, RoundRow, Store, StudyRow, note
 from cohortsum.coordinator.trail import study_of_round, trail_of, transcript_of
 from cohortsum.crypto.errors import (
     AuthenticationError,
@@ -37,11 +39,13 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope
 from cohortsum.protocol.proof import Transcript
 from cohortsum.protocol.roster import Identity
+from cohortsum.report.document import OUT, from_json
 from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
 from cohortsum.study.planning import plan_study
+from cohortsum.study.release.decision import Decision
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -91,6 +95,9 @@ class Hub:
         key: the coordinator's identity key.
         place: where things are kept.
         clock: for enrolment and gathering.
+
+    Attributes:
+        review: the items of studies whose rounds are over.
     """
 
     def __init__(
@@ -104,6 +111,7 @@ class Hub:
         self._serial = int(self._clock.now().timestamp() * 1000)
         self._taking = asyncio.Lock()
         self._heard: dict[str, datetime] = {}
+        self.review = ReviewDesk(place.store, place.results, roll)
 
     @property
     def roll(self) -> Roll:
@@ -117,9 +125,10 @@ class Hub:
 
     async def resume(self) -> None:
         """Take up every study that is not over. One that cannot be is reported; the others go on."""
+        await self.review.settle()
         with self._place.store.transaction() as session:
             rows = session.scalars(
-                select(StudyRow).where(StudyRow.state.not_in(FINAL)).order_by(StudyRow.submitted)
+                select(StudyRow).where(StudyRow.state.not_in(OVER)).order_by(StudyRow.submitted)
             )
             held = [
                 (row.name, SignedStudy(row.canonical, row.statistician, row.signature)) for row in rows.all()
@@ -170,7 +179,7 @@ class Hub:
                 f"study {study.study} was signed by {signed_by}; only {signed_by} takes it back"
             )
         verify_withdrawal(withdrawal, signed_by, self.roll.counted(study.roster))
-        if state in FINAL:
+        if state in OVER:
             raise RefusedError(
                 f"study {study.study} version {study.version} is {state}; nothing is left to withdraw"
             )
@@ -224,17 +233,25 @@ class Hub:
         return study_status(self._place.store, digest, self._runners.get(digest))
 
     def document(self, digest: bytes, reader: str) -> bytes:
-        """Return the released document of a study, once it is noted who reads it; raises RefusedError where there is none."""
-        held = self._place.store.result(digest.hex())
+        """Return the document of a study's released items, once it is noted who reads it; raises RefusedError where there is none."""
+        held, state = self._place.store.result(digest.hex()), self._state(digest)
+        if state is None:
+            raise RefusedError("no such study at this coordinator")
         if held is None:
-            state = self._state(digest)
-            raise RefusedError(
-                "no such study at this coordinator"
-                if state is None
-                else f"the study is {state}; there is no result"
-            )
+            raise RefusedError(f"the study is {state}; there is no result")
+        if state == IN_REVIEW and not any(item.state in OUT for item in from_json(held).release):
+            raise RefusedError("the study is in review; nothing of it is released yet")
         self._place.store.note(Deed(DeedKind.RESULT_READ, digest, by=reader))
         return held
+
+    async def decide(self, decision: Decision) -> None:
+        """Take a checker's or a site's decision about an item; raises AuthenticationError or RefusedError."""
+        before = self.review.standing(decision.study).state
+        now = await self.review.decide(decision)
+        study = now.study
+        if now.state != before and now.state == "released":
+            await self._notify(NoticeKind.RESULTS_RELEASED, study)
+        await self._tell()
 
     def trail(self, site: str) -> tuple[Envelope, ...]:
         """Return every masked input of a site."""
@@ -357,9 +374,8 @@ class Hub:
     async def _run(self, runner: StudyRunner) -> Outcome:
         try:
             outcome = await runner.run()
-            kind = NoticeKind.RESULTS_RELEASED if outcome.document is not None else NoticeKind.ROUND_FAILED
-            study = runner.plan.study
-            await self._place.notify(Notice(kind, study.study, study.version, datetime.now(UTC)))
+            kinds = {"released": NoticeKind.RESULTS_RELEASED, IN_REVIEW: NoticeKind.SIGNATURE_WANTED}
+            await self._notify(kinds.get(runner.state, NoticeKind.ROUND_FAILED), runner.plan.study)
             return outcome
         except CohortsumError as error:
             log.error("study.failed", study=runner.plan.study.study, sentence=error.message)
@@ -372,6 +388,9 @@ class Hub:
             raise
         finally:
             await self._tell()
+
+    async def _notify(self, kind: NoticeKind, study: FrozenStudy) -> None:
+        await self._place.notify(Notice(kind, study.study, study.version, datetime.now(UTC)))
 
     async def _tell(self) -> None:
         async with self._changed:

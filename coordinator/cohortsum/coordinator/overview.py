@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from cohortsum.coordinator.audit_log import AUDIT
 from cohortsum.coordinator.config import SQLITE, CoordinatorConfig, load_coordinator_config
-from cohortsum.coordinator.store import FINAL, AnswerRow, PresenceRow, RoundRow, Store, StudyRow, as_utc
+from cohortsum.coordinator.store import OVER, AnswerRow, PresenceRow, RoundRow, Store, StudyRow, as_utc
 from cohortsum.protocol.audit import Head
 from cohortsum.protocol.audit_check import Examined, examine
 from cohortsum.protocol.codec import packet_from_bytes
@@ -71,7 +71,7 @@ def overview(config: CoordinatorConfig, now: datetime) -> tuple[OverviewLine, ..
             )
             study = parse_canonical(row.canonical)
             closes = as_utc(row.closed) if row.closed is not None else closes_at(study, as_utc(row.submitted))
-            late = row.state not in FINAL and now - closes > STUCK
+            late = row.state not in OVER and now - closes > STUCK
             note = row.reason or ("enrolment ended more than a day ago" if late else "")
             lately = tuple(site for site in approved if site in seen and now - seen[site] < LATELY)
             lines.append(

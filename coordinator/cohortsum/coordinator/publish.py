@@ -1,8 +1,8 @@
 """From an opened sum to the files a consortium reads: the typed document, its page, tables and figures.
 
-Release does not exist in this version: a study that asks for checkers is refused beforehand, and the results of one that
-asks for none pass straight to ``released``, marked ``no checker``. Files are written into a temporary folder that takes
-the place of the results folder at the end, so that a reader never sees half a release.
+The document knows who took part and under which rules; which tables are in it is said by the items (`items`). Files are written
+into a temporary folder that takes the place of the results folder at the end, so that a reader never sees half a release, and
+written anew whenever an item's state changes: a retracted table leaves the folder.
 """
 
 import shutil
@@ -18,37 +18,36 @@ from cohortsum.report.document import (
     LeftOut,
     Participation,
     Privacy,
-    Release,
     ResultDocument,
     RosterIdentity,
     RoundIdentity,
     StudyIdentity,
-    TableBlock,
     Thresholds,
+    WaiverBlock,
 )
 from cohortsum.report.release import release_files
 from cohortsum.study.claim import claim_of, sentences
 from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.disclosure.verdict import Regime
 from cohortsum.study.planning import Sites, StudyPlan
-from cohortsum.study.results import Table
 
 
 def result_document(
     plan: StudyPlan,
     roster: Roster,
     rounds: Sequence[OpenedIteration],
-    tables: Sequence[Table],
+    regime: Regime,
     *,
     names: Mapping[int, str],
     builds_on: int | None = None,
 ) -> ResultDocument:
-    """Return the typed document of a study whose rounds opened.
+    """Return the typed document of a study whose rounds opened, without any item.
 
     Args:
         plan: of the study.
         roster: in force when the rounds opened.
         rounds: that opened, at least one.
-        tables: of all analyses.
+        regime: of the sites in the sums.
         names: ids of sites by roster index, those denied since included.
         builds_on: number of an earlier version that opened blocks which did not travel again; None where there is none.
     """
@@ -85,11 +84,12 @@ def result_document(
             left_out=left,
         ),
         epoch=study.epoch,
-        profile="open_data",
-        waivers=(),
+        profile=regime.profile,
+        waivers=tuple(map(WaiverBlock.of, regime.waivers)),
+        rules=(),
         noise=study.privacy.noise,
         privacy=_privacy(plan, rounds),
-        release=Release(state="released", checker="no checker"),
+        release=(),
         sites=Participation(
             took_part=tuple(took_part),
             survivors=tuple(survivors),
@@ -102,7 +102,7 @@ def result_document(
             max_colluding_sites=protection.max_colluding_sites,
             min_honest_inputs=protection.min_honest_inputs,
         ),
-        tables=tuple(TableBlock.of(table) for table in tables),
+        tables=(),
     )
 
 

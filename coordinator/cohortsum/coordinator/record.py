@@ -12,12 +12,15 @@ from datetime import datetime
 
 from sqlalchemy import select
 
+from cohortsum.coordinator.item_rows import Review, add_item, add_review
+from cohortsum.coordinator.items import HeldItem
 from cohortsum.coordinator.store import (
-    FINAL,
+    OVER,
     AnswerRow,
     IterationRow,
     MessageRow,
     ResultRow,
+    ReviewRow,
     RoundRow,
     Store,
     StudyRow,
@@ -135,7 +138,7 @@ class StudyRecord:
         self.state = state
         with self._store.transaction() as session:
             row = session.get_one(StudyRow, self._digest)
-            if state in FINAL and row.state != state:
+            if state in OVER and row.state != state:
                 note(session, Deed(DeedKind.STUDY_OVER, self.study.digest, detail=state))
             row.state, row.reason = state, reason
 
@@ -282,14 +285,25 @@ class StudyRecord:
             row.survivors = self.listed(survivors)
             note(session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context))
 
-    def released(
+    def computed(
         self,
         context: bytes,
         survivors: Sequence[int],
         document: ResultDocument,
         sums: Mapping[str, Integers],
+        review: Review,
+        items: Sequence[HeldItem],
     ) -> None:
-        """Note the result of the attempt that opened, and the sums behind it."""
+        """Note what became of the tables of a study whose rounds are over, and the sums behind them.
+
+        Args:
+            context: of the attempt that opened, of several rounds the first.
+            survivors: of that attempt.
+            document: of these items.
+            sums: of that attempt.
+            review: what is kept besides.
+            items: after their checks.
+        """
         written = to_json(document)
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
@@ -305,10 +319,25 @@ class StudyRecord:
                     released=now(),
                 )
             )
-            digest = hashlib.sha256(written).digest()
-            note(session, Deed(DeedKind.RESULT_RELEASED, self.study.digest, context, digest))
+            add_review(session, self._digest, review)
+            for place, held in enumerate(items):
+                add_item(session, self._digest, held, place)
+            if document.tables:
+                digest = hashlib.sha256(written).digest()
+                note(session, Deed(DeedKind.RESULT_RELEASED, self.study.digest, context, digest))
+
+    def written(self) -> bool:
+        """Whether the results folder holds what the store holds."""
+        with self._store.transaction() as session:
+            row = session.get(ReviewRow, self._digest)
+            return row is not None and row.written
+
+    def wrote(self) -> None:
+        """Note that the results folder holds what the store holds."""
+        with self._store.transaction() as session:
+            session.get_one(ReviewRow, self._digest).written = True
 
     def document(self) -> ResultDocument | None:
-        """Return the released document, or None."""
+        """Return the document as it stands, or None where no round is over."""
         stored = self._store.result(self._digest)
         return None if stored is None else from_json(stored)

@@ -22,31 +22,44 @@ from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
+from cohortsum.coordinator.item_rows import Review
+from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_for, with_items
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
-from cohortsum.protocol.approvals import approval_context
+from cohortsum.crypto.errors import CohortsumError, RefusedError, RemoteProtocolError
+from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.messages import Kind, Packet
+from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.gate import cohort_gate
+from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import StudyPlan, by_block
+from cohortsum.study.sums import Integers
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a study ended: with a released document, or with the public reason why there is none."""
+    """How the rounds of a study ended: with a document, or with the public reason why there is none.
+
+    A document whose items wait for signatures holds none of their tables; ``reason`` then says what they wait for.
+    """
 
     document: ResultDocument | None
     reason: str
+
+    @property
+    def state(self) -> str:
+        """The state that the study comes into."""
+        return "ended" if self.document is None else state_of(self.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,7 @@ class Pace:
     step_max_s: float | None = None
 
 
+STRICTEST = Regimen("dpuk")
 AS_WRITTEN = Pace()
 """Every wait as the study has it."""
 
@@ -118,6 +132,8 @@ class StudyRunner:
         self._current: Attempt | None = None
         self._stopped: tuple[str, str] | None = None
         self._builds_on: int | None = None
+        self._served: dict[str, Integers] = {}
+        self._regimens: dict[str, Regimen] = {}
         self._log = log.bind(study=plan.study.study, version=plan.study.version)
 
     @property
@@ -139,7 +155,7 @@ class StudyRunner:
         try:
             self.remember()
             outcome = await self._released() or await self._enrol_and_attempt()
-            state = "released" if outcome.document is not None else "ended"
+            state = outcome.state
             if self._stopped is not None and outcome.document is None:
                 state, reason = self._stopped
                 outcome = Outcome(None, reason)
@@ -148,7 +164,12 @@ class StudyRunner:
             await self._leave()
             raise
         await self._leave()
-        self._log.info("study.ended", released=outcome.document is not None, reason=outcome.reason)
+        self._log.info(
+            "study.ended",
+            released=state == "released",
+            in_review=state == IN_REVIEW,
+            reason=outcome.reason,
+        )
         return outcome
 
     async def stop(self, state: str, reason: str) -> None:
@@ -196,6 +217,9 @@ class StudyRunner:
         enrolment, least = self.enrolment, self.plan.round.protection.min_sites
         await enrolment.window()
         approving = tuple(enrolment.approvals)
+        for index, approval in enrolment.approvals.items():
+            said = read_approval(approval, self.plan.round, self._roster)[1]
+            self._regimens[self._record.id_of(index)] = said.regimen
         if len(approving) < least:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
         course = Course(self.plan)
@@ -347,7 +371,8 @@ class StudyRunner:
             course.dealt, course.slot = machine.dealt_ahead, 1
         course.protected |= machine.protected
         if earlier is not None:
-            course.earlier = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums}
+            self._served = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums}
+            course.earlier = self._served
             self._builds_on = earlier.version
         sums = by_block(ended.blocks, ended.values)
         return OpenedIteration(attempt.context, attempt.key, ended.advertised, ended.survivors, sums)
@@ -358,32 +383,48 @@ class StudyRunner:
         return self._pace.gather_s or (deadlines.rejoin if exact else deadlines.step)
 
     async def _publish(self, course: Course, unfinished: str = "") -> Outcome:
-        """Release the tables of the rounds that opened; ``unfinished`` says why no further one did."""
+        """Put the tables of the rounds that opened through the gate, and what it lets through into the queue, or out.
+
+        ``unfinished`` says why no further round opened.
+        """
         tables = (
             course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums, course.sites)
         )
-        first = course.opened[0]
-        document = result_document(
+        first, survivors = course.opened[0], map(self._record.id_of, course.opened[0].survivors)
+        # of a site that was denied and forgotten since, the strictest profile is taken
+        regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in survivors})
+        try:
+            gated = cohort_gate(course.plan, tables, course.sums, regime)
+        except RefusedError as error:  # nothing was shown to anybody
+            return Outcome(None, error.message)
+        items = first_items(self.plan.study, tables, gated)
+        base = result_document(
             self.plan,
             self._roster,
             course.opened,
-            tables,
+            regime,
             names=self._record.names,
             builds_on=self._builds_on,
         )
+        document = with_items(base, items)
         sums = course.sums if len(course.opened) == 1 else first.sums
-        self._record.released(first.context, first.survivors, document, sums)
-        await asyncio.to_thread(write_release, self._results, document)
-        return Outcome(document, "")
+        review = Review(regime, self._served, unfinished)
+        self._record.computed(first.context, first.survivors, document, sums, review, items)
+        await self._write(document)
+        return Outcome(document, waits_for(self.plan.study, document))
 
     async def _released(self) -> Outcome | None:
-        """Return the outcome of a study that was released before a restart, its files written if they were not yet."""
+        """Return the outcome of a study whose rounds were over before a restart, its files written if they were not yet."""
         document = self._record.document()
         if document is None:
             return None
-        if not self._results.exists():
-            await asyncio.to_thread(write_release, self._results, document)
-        return Outcome(document, "")
+        if not self._record.written() or not self._results.exists():
+            await self._write(document)
+        return Outcome(document, waits_for(self.plan.study, document))
+
+    async def _write(self, document: ResultDocument) -> None:
+        await asyncio.to_thread(write_release, self._results, document)
+        self._record.wrote()
 
     async def _leave(self) -> None:
         """Send away whoever still waits for something of this study."""

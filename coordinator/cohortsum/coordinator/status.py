@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from cohortsum.coordinator.runner import StudyRunner
-from cohortsum.coordinator.store import FINAL, RoundRow, Store, StudyRow, as_utc
+from cohortsum.coordinator.store import OVER, RoundRow, Store, StudyRow, as_utc
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.protocol.bounds import Protection, threshold
 
@@ -44,7 +44,7 @@ class StudyStatus:
         digest: 32 bytes.
         name: the study's id.
         version: its version.
-        state: enrolling, gathering, running, released, ended, withdrawn or superseded.
+        state: enrolling, gathering, running, in review, released, ended, withdrawn or superseded.
         reason: why it ended, where it did without a result.
         enrolment_closes: the end of the window, UTC; None where it is not known any more.
         sites: by roster index; empty for a study that is over.
@@ -94,7 +94,7 @@ def study_status(store: Store, digest: bytes, runner: StudyRunner | None) -> Stu
         name, version, state, reason = row.name, row.version, row.state, row.reason
     sites = () if runner is None else _sites(runner)
     closes = closed if runner is None or closed is not None else runner.enrolment.closes
-    blocks = () if runner is None or state in FINAL else _blocks(runner, sites, attempts)
+    blocks = () if runner is None or state in OVER else _blocks(runner, sites, attempts)
     return StudyStatus(digest, name, version, state, reason, closes, sites, attempts, blocks)
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's durable store: studies, answers, rounds, messages and results.
+"""The coordinator's durable store: studies, answers, rounds, messages, results, and what is decided about each of their items.
 
 One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. A message row is unique per round,
 site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, and the signed
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import (
+    Boolean,
     DateTime,
     ForeignKey,
     Integer,
@@ -32,12 +33,15 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from cohortsum.coordinator.audit_log import AUDIT, AuditLog
+from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.crypto.errors import StoreError
 from cohortsum.protocol.audit import Deed, Head
 from cohortsum.protocol.audit_check import Examined, examine
 
 FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 """States that a study does not leave."""
+OVER = FINAL | {IN_REVIEW}
+"""States in which no round of a study follows."""
 HEAD = "audit head"
 DEEDS = "deeds"
 TRIES = 5
@@ -111,7 +115,7 @@ class MessageRow(Base):
 
 
 class ResultRow(Base):
-    """The released result of a study: its typed JSON, and the opened sums behind it."""
+    """What of a study's results has left: the typed JSON with the released tables; and the opened sums behind all of them."""
 
     __tablename__ = "results"
 
@@ -131,6 +135,65 @@ class IterationRow(Base):
     survivors: Mapped[str] = mapped_column(Text)
     advertised: Mapped[str] = mapped_column(Text)
     sums: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class ReviewRow(Base):
+    """Under which rules the items of a study stand, and what their tables are computed from besides its opened sums.
+
+    ``written`` says whether the results folder holds what the store holds.
+    """
+
+    __tablename__ = "reviews"
+
+    study: Mapped[str] = mapped_column(ForeignKey("studies.digest"), primary_key=True)
+    profile: Mapped[str] = mapped_column(String(32))
+    held: Mapped[str] = mapped_column(Text)
+    waivers: Mapped[str] = mapped_column(Text)
+    count: Mapped[int] = mapped_column(Integer)
+    earlier: Mapped[bytes] = mapped_column(LargeBinary)
+    unfinished: Mapped[str] = mapped_column(Text)
+    written: Mapped[bool] = mapped_column(Boolean)
+
+
+class ItemRow(Base):
+    """One content of an item, one row for every time it was computed; the newest turn is the item as it stands.
+
+    ``content`` is the table's canonical JSON, empty where the gate let nothing through.
+    """
+
+    __tablename__ = "items"
+    __table_args__ = (UniqueConstraint("study", "name", "turn"), UniqueConstraint("study", "name", "digest"))
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    study: Mapped[str] = mapped_column(ForeignKey("studies.digest"))
+    name: Mapped[str] = mapped_column(String(255))
+    place: Mapped[int] = mapped_column(Integer)
+    turn: Mapped[int] = mapped_column(Integer)
+    state: Mapped[str] = mapped_column(String(32))
+    digest: Mapped[str] = mapped_column(String(64))
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+    rules: Mapped[str] = mapped_column(Text)
+    computed: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
+class DecisionRow(Base):
+    """A signed decision that had its effect, and role and key of its signer then; rows are added and never changed."""
+
+    __tablename__ = "decisions"
+    __table_args__ = (UniqueConstraint("item", "act", "by"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    item: Mapped[int] = mapped_column(ForeignKey("items.id"))
+    act: Mapped[str] = mapped_column(String(32))
+    by: Mapped[str] = mapped_column(String(64))
+    role: Mapped[str] = mapped_column(String(32))
+    key: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(Text)
+    remedy: Mapped[str] = mapped_column(Text)
+    confirmed: Mapped[str] = mapped_column(Text)
+    at: Mapped[str] = mapped_column(String(64))
+    signature: Mapped[bytes] = mapped_column(LargeBinary)
+    taken: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
 class PresenceRow(Base):

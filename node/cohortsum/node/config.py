@@ -23,6 +23,7 @@ from pydantic import (
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
 from cohortsum.node.table_config import LocalPath, Model, Name, TableConfig
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.disclosure.waiving import check_waivers
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # no dot: `from: table.column` splits at the first
@@ -176,7 +177,7 @@ class Budget(Model):
 
 
 class Waiver(Model):
-    """One rule of the profile set aside, by whom, why and until when."""
+    """One rule of the profile set aside in public: what holds in its place, by whom, why and until when."""
 
     rule: Name
     value: str
@@ -201,6 +202,7 @@ class PolicyConfig(Model):
         noise: kinds of noise allowed; None allows what the profile does.
         auto_approve: studies that are approved without asking.
         carry_over: let an approval hold for the next version where nothing but wording and dates changed.
+        waivers: rules of the profile that this site sets aside; they stand in its approvals and on every result.
     """
 
     profile: Literal["dpuk", "open_data"] = "dpuk"
@@ -213,22 +215,27 @@ class PolicyConfig(Model):
     waivers: tuple[Waiver, ...] = ()
     egress: Egress | None = None
 
+    @model_validator(mode="after")
+    def _waivers_mean_something(self) -> Self:
+        if self.profile == "open_data" and self.waivers:
+            raise ValueError("waivers: open_data has no rules to waive; remove them")
+        try:
+            check_waivers((waiver.rule, waiver.value) for waiver in self.waivers)
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
+        return self
+
 
 def refuse_unbuilt_policy(policy: PolicyConfig) -> None:
     """Raise NotInThisVersionError, naming every part of ``policy`` that this version cannot honour."""
-    bounds = policy.thresholds
     unbuilt = {
-        "disclosure control (profile: dpuk)": policy.profile == "dpuk",
-        "thresholds.count": bounds.count is not None,
-        "thresholds.pattern_difference": bounds.pattern_difference is not None,
-        "waivers": bool(policy.waivers),
         "egress": policy.egress is not None,
     }
     asked = [feature for feature, present in unbuilt.items() if present]
     if asked:
         refuse(
             f"policy: {', '.join(asked)}",
-            "remove these keys; only data whose admin declares them public (profile: open_data) can be used",
+            "remove these keys; who signs for a site is the site itself, where a study asks for it",
         )
 
 

@@ -32,7 +32,8 @@ from cohortsum.wire.v1 import service_pb2
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
-FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
+FINAL = frozenset({"in review", "released", "ended", "withdrawn", "superseded"})
+"""States in which no round of a study follows; of one in review, only its tables wait."""
 NEAR = timedelta(hours=24)
 SOON = timedelta(days=30)
 

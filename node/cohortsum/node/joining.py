@@ -19,7 +19,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, status_of
+from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, regimen_of, rules_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.approvals import approve
@@ -33,6 +33,8 @@ from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.cells import Cells, expected_cells
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.demands import demands_of
+from cohortsum.study.disclosure.site_gate import not_supplied
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.spending import Spending, spending_of
 
@@ -167,11 +169,16 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         site.ledger.epochs.bind(site.epoch, tables.digest)
         for line in tables.report:
             log.info("data.report", site=site.signer.identity.id, study=study.study, line=line)
-        number, supplied = plan.supply(tables.batches(), floors.min_participants_per_site)
+        number, having = plan.having(tables.batches())
+        supplied = plan.suppliable(having, floors.min_participants_per_site)
         if number < floors.min_participants_per_site:
             raise DataError(
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
+        kept_back = not_supplied(plan, demands_of(study, rules_of(site.policy)), number, having)
+        for item, reason in kept_back.items():
+            log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+        supplied -= kept_back.keys()
         ruled, status, spending = limits_of(study, site.policy), status_of(site.policy), spending_of(plan)
         protected = status is Status.PROTECTED and spending is None
         supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses))
@@ -204,7 +211,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
     except BaseException:
         tables.close()
         raise
-    approval = approve(site.signer, plan.round, site.policy.profile, supplied)
+    approval = approve(site.signer, plan.round, regimen_of(site.policy), supplied)
     return Joined(
         plan,
         floors,

@@ -28,7 +28,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import floors_for, limits_of, status_of
+from cohortsum.node.policy import floors_for, limits_of, rules_of, status_of
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.ledger import Limits, Request, Status, Step
@@ -36,6 +36,8 @@ from cohortsum.protocol.roster import SiteId
 from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.demands import demands_of
+from cohortsum.study.disclosure.site_gate import not_supplied
 from cohortsum.study.planning import StudyPlan
 
 WORD_BYTES = 8
@@ -134,15 +136,17 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         return Preview(plan, asked.statistician, tuple(findings), None, (), {})
     with tables:
         findings.append(ok("tables", "every table, column and code that the study needs can be read"))
-        people, supplied = plan.supply(tables.batches(), floor)
-        findings.append(_people(people, floor))
+        people, having = plan.having(tables.batches())
+        kept_back = not_supplied(plan, demands_of(study, rules_of(policy)), people, having)
+        supplied = plan.suppliable(having, floor) - kept_back.keys()
+        findings += [_people(people, floor), _rules(policy.profile, kept_back)]
         rule, left_out = _people_rule(folder, config.site, plan, tables, supplied)
         findings.append(rule)
         supplied -= left_out.keys()
         sizes = _sizes(plan, tables)
         _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
-        lacking = {**tables.missing_variables, **left_out}
+        lacking = {**tables.missing_variables, **kept_back, **left_out}
     return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)
 
 
@@ -269,6 +273,15 @@ def _protected(
     return ok(
         "protected", f"opened once, together with at least {least - 1} other protected sites or not at all"
     )
+
+
+def _rules(profile: str, kept_back: Mapping[str, str]) -> Finding:
+    if profile == "open_data":
+        return ok("disclosure", "profile open_data has no rules: the admin declared these data public")
+    if kept_back:
+        said = f"{len(kept_back)} outcomes or analyses are not supplied: {'; '.join(kept_back.values())}"
+        return warning("disclosure", said, "nothing: the others are answered; or ask the statistician")
+    return ok("disclosure", f"the rules of {profile} keep nothing back")
 
 
 def _people(people: int, floor: int) -> Finding:

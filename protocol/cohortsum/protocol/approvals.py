@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.protocol.envelope import Signer, open_envelope
-from cohortsum.protocol.messages import Approval, Envelope, Kind, NotTakingPart
+from cohortsum.protocol.messages import Approval, Envelope, Kind, NotTakingPart, Regimen
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.roster import Role, Roster, SiteId
 
@@ -21,13 +21,13 @@ def approval_context(study_digest: bytes, roster_digest: bytes) -> bytes:
     return digest(APPROVAL, study_digest, roster_digest)
 
 
-def approve(signer: Signer, plan: RoundPlan, profile: str, supplies: frozenset[str]) -> Envelope:
+def approve(signer: Signer, plan: RoundPlan, regimen: Regimen, supplies: frozenset[str]) -> Envelope:
     """Return a site's signed approval of the study behind ``plan``; raises LocalProtocolError for items it lacks."""
     if not supplies <= set(plan.items):
         raise LocalProtocolError("R0.1", "an approval names items that the study does not")
     bits = sum(1 << place for place, item in enumerate(plan.items) if item in supplies)
     approval = Approval(
-        plan.study_digest, plan.roster_digest, profile, bits.to_bytes(_bitmap_bytes(plan), "little")
+        plan.study_digest, plan.roster_digest, regimen, bits.to_bytes(_bitmap_bytes(plan), "little")
     )
     return signer.sign(approval_context(plan.study_digest, plan.roster_digest), approval)
 

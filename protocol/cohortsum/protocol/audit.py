@@ -88,6 +88,13 @@ class DeedKind(StrEnum):
     MESSAGE_REFUSED = "message refused"
     RESULT_RELEASED = "result released"
     RESULT_READ = "result read"
+    ITEM_QUEUED = "item queued"
+    ITEM_READ = "item read"
+    ITEM_DECIDED = "item decided"
+    ITEM_RELEASED = "item released"
+    ITEM_RETURNED = "item returned"
+    ITEM_WITHHELD = "item withheld"
+    ITEM_RETRACTED = "item retracted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class Deed:
         context: of the attempt, 32 bytes, or empty.
         digest: of the signed message or file in question, 32 bytes, or empty.
         by: who: an id of the roster, an admin's account, a rule of the policy.
-        detail: one word of this program: a state, a part, a check, the kind of a message, a version.
+        detail: one word of this program or of the study: a state, a part, a check, the kind of a message, a version, an analysis.
     """
 
     kind: DeedKind

@@ -37,9 +37,11 @@ from cohortsum.protocol.messages import (
     Opening,
     Packet,
     Quorum,
+    Regimen,
     Shares,
     Survivors,
     Tombstone,
+    WaivedRule,
 )
 from cohortsum.wire.v1 import round_pb2 as wire
 
@@ -60,6 +62,8 @@ MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
 MAX_AHEAD = 64
 """Secrets that one attempt may deal for later iterations."""
+MAX_WAIVERS = 200
+"""Of one site."""
 
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
@@ -130,8 +134,15 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
             return Kind.APPROVAL, wire.Approval(
                 study_digest=message.study_digest,
                 roster_digest=message.roster_digest,
-                profile=message.profile,
+                profile=message.regimen.profile,
                 supplies=message.supplies,
+                count=message.regimen.count,
+                waivers=[
+                    wire.WaivedRule(
+                        rule=one.rule, value=one.value, reason=one.reason, by=one.by, until=one.until
+                    )
+                    for one in message.regimen.waivers
+                ],
             )
         case Opening():
             return Kind.OPENING, wire.Opening(
@@ -226,8 +237,28 @@ def _approval(held: wire.Approval) -> Approval:
     return Approval(
         _sized(held.study_digest, DIGEST_BYTES, "study_digest"),
         _sized(held.roster_digest, DIGEST_BYTES, "roster_digest"),
-        _text(held.profile, "profile"),
+        _regimen(held),
         held.supplies,
+    )
+
+
+def _regimen(held: wire.Approval) -> Regimen:
+    rules = [waived.rule for waived in held.waivers]
+    if len(rules) > MAX_WAIVERS or any(first >= second for first, second in pairwise(rules)):
+        raise _malformed(f"waivers are sorted by rule, each once, at most {MAX_WAIVERS}")
+    return Regimen(
+        _text(held.profile, "profile"),
+        held.count,
+        tuple(
+            WaivedRule(
+                _text(one.rule, "rule"),
+                _text(one.value, "value"),
+                _text(one.reason, "reason"),
+                _text(one.by, "by"),
+                _text(one.until, "until"),
+            )
+            for one in held.waivers
+        ),
     )
 
 

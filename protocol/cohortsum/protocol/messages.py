@@ -76,12 +76,38 @@ class Packet:
 
 
 @dataclass(frozen=True, slots=True)
+class WaivedRule:
+    """A rule of the profile that a site sets aside in public: by whom, why and until when (ISO 8601 date)."""
+
+    rule: str
+    value: str
+    reason: str
+    by: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regimen:
+    """Under which rules of disclosure a site takes part.
+
+    Attributes:
+        profile: name of the profile that its policy starts from.
+        count: the least count that it lets anybody publish, where it asks for more than the profile; 0 otherwise.
+        waivers: sorted by rule, each rule once.
+    """
+
+    profile: str
+    count: int = 0
+    waivers: tuple[WaivedRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """A site agrees to a study and says what it supplies: one bit per item of the plan, in the plan's order."""
 
     study_digest: bytes
     roster_digest: bytes
-    profile: str
+    regimen: Regimen
     supplies: bytes
 
 

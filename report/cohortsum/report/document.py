@@ -5,12 +5,14 @@ and who checked them, and holds every table. A cell is a number, text, or ``{"ab
 number that stands for a withheld one. Unknown keys are refused in both directions, so a reader either understands all
 of a document or says that it does not.
 
-Schema 1 knows what this version can produce: no waivers, and the state `released` without a checker. A later schema gets
-a new number; the meaning of this one never changes.
+Schema 2 says of every item, one table each, where it stands and who signed it; the tables are those of the released ones, and of
+every other item there is only its name and state. Schema 1 knew the state `released` without a checker and nothing else:
+`from_json` reads it as a document of schema 2. The meaning of a number never changes.
 """
 
+import datetime
 import json
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -25,9 +27,15 @@ from pydantic import (
 )
 
 from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.study.disclosure.verdict import Outcome, RuleResult, Waiver
+from cohortsum.study.release.item import item_digest
+from cohortsum.study.release.states import State
 from cohortsum.study.results import Absent, Cell, Status, Table
 
-SCHEMA: Literal["cohortsum.result/1"] = "cohortsum.result/1"
+SCHEMA: Literal["cohortsum.result/2"] = "cohortsum.result/2"
+SCHEMA_1 = "cohortsum.result/1"
+OUT = (State.RELEASED, State.RETRACTED)
+"""States of items whose numbers have left: their digest and signatures are public."""
 
 Name = Annotated[str, Field(min_length=1)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal")]
@@ -76,11 +84,70 @@ class RoundIdentity(_Model):
     left_out: tuple[LeftOut, ...] = ()
 
 
-class Release(_Model):
-    """How the numbers came to be released."""
+class SignatureBlock(_Model):
+    """One decision about an item: by whom, in which role, what, when (RFC 3339, UTC), and why where it needs a reason."""
 
-    state: Literal["released"]
-    checker: Literal["no checker"]
+    by: Name
+    role: Name
+    act: Name
+    at: Name
+    reason: str
+
+
+class ItemBlock(_Model):
+    """Where one item stands. Its digest (of table and study) and its signatures are here once its numbers have left."""
+
+    item: Name
+    state: State
+    digest: Digest | None = None
+    signatures: tuple[SignatureBlock, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.digest is not None) != (self.state in OUT) or (self.signatures and self.state not in OUT):
+            raise ValueError("digest and signatures belong to items that are or were released")
+        return self
+
+
+class WaiverBlock(_Model):
+    """One rule that a site set aside, and until when."""
+
+    rule: Name
+    value: str
+    reason: str
+    by: str
+    until: datetime.date
+    site: Name
+
+    @classmethod
+    def of(cls, waiver: Waiver) -> Self:
+        """Return the block of a waiver."""
+        held = waiver
+        return cls(
+            rule=held.rule, value=held.value, reason=held.reason, by=held.by, until=held.until, site=held.site
+        )
+
+    def waiver(self) -> Waiver:
+        """Return the waiver that this block holds."""
+        return Waiver(self.rule, self.value, self.reason, self.by, self.until, self.site)
+
+
+class RuleBlock(_Model):
+    """What one rule found in one table; never a value."""
+
+    rule: Name
+    table: Name
+    outcome: Outcome
+    what: str
+
+    @classmethod
+    def of(cls, result: RuleResult) -> Self:
+        """Return the block of a result."""
+        return cls(rule=result.rule, table=result.table, outcome=result.outcome, what=result.what)
+
+    def result(self) -> RuleResult:
+        """Return the result that this block holds."""
+        return RuleResult(self.rule, self.table, self.outcome, self.what)
 
 
 class Participation(_Model):
@@ -168,35 +235,67 @@ class TableBlock(_Model):
             analysis=table.analysis, kind=table.kind, columns=table.columns, rows=rows, notes=table.notes
         )
 
+    def canonical(self) -> bytes:
+        """Return the block as canonical JSON, UTF-8: sorted keys, no blanks; what an item's digest is taken over."""
+        held = self.model_dump(mode="json")
+        text = json.dumps(held, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode()
+
     def table(self) -> Table:
         """Return the table that this block holds."""
         rows = tuple(tuple(_from_json(cell) for cell in row) for row in self.rows)
         return Table(self.analysis, self.kind, self.columns, rows, self.notes)
 
 
+class _FirstRelease(_Model):
+    """How numbers came to be released in schema 1."""
+
+    state: Literal["released"]
+    checker: Literal["no checker"]
+
+
+class _FirstDocument(BaseModel):
+    """What of a document of schema 1 is read otherwise than in schema 2; the rest is the same."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    study: StudyIdentity
+    waivers: tuple[()]
+    release: _FirstRelease
+    tables: tuple[TableBlock, ...]
+
+
 class ResultDocument(_Model):
     """All results of one release."""
 
-    schema_id: Literal["cohortsum.result/1"] = Field(alias="schema")
+    schema_id: Literal["cohortsum.result/2"] = Field(alias="schema")
     software: Annotated[Name, Field(description="name and version of the program that finished the sums")]
     study: StudyIdentity
     roster: RosterIdentity
     round: RoundIdentity
     epoch: Annotated[Name, Field(description="label of the data epoch of the cohort")]
     profile: Literal["dpuk", "open_data"]
-    waivers: tuple[()]
+    waivers: tuple[WaiverBlock, ...]
+    rules: tuple[RuleBlock, ...]
     noise: Literal["none", "distributed", "local"]
     privacy: Privacy | None = None
-    release: Release
+    release: tuple[ItemBlock, ...]
     sites: Participation
     thresholds: Thresholds
     tables: tuple[TableBlock, ...]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        names = [table.analysis for table in self.tables]
-        if len(set(names)) != len(names):
-            raise ValueError("every table must have its own name")
+        items = {item.item: item for item in self.release}
+        if len(items) != len(self.release):
+            raise ValueError("every item must have its own name")
+        released = [item.item for item in self.release if item.state is State.RELEASED]
+        if [table.analysis for table in self.tables] != released:
+            raise ValueError("tables must be those of the released items, in their order")
+        study = bytes.fromhex(self.study.digest)
+        for table in self.tables:
+            if items[table.analysis].digest != item_digest(study, table.canonical()).hex():
+                raise ValueError("every table must be the one that its item's digest names")
         if (self.noise == "none") != (self.privacy is None):
             raise ValueError("a document with noise says what it promises, and one without does not")
         return self
@@ -208,13 +307,13 @@ def to_json(document: ResultDocument) -> bytes:
 
 
 def from_json(data: bytes) -> ResultDocument:
-    """Return the document that ``to_json`` wrote.
+    """Return the document that ``to_json`` wrote, in this schema or the one before.
 
     Raises:
         ConfigurationError: the bytes are not a document of this schema; names the fields, never a value.
     """
     try:
-        return ResultDocument.model_validate_json(data)
+        return ResultDocument.model_validate_json(_as_schema_2(data))
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         fields = "; ".join(
@@ -238,11 +337,56 @@ def provenance(document: ResultDocument) -> str:
                 f", without {', '.join(left.sites)} from iteration {left.iteration} on"
                 for left in document.round.left_out
             ),
-            f"profile {document.profile}",
+            f"profile {document.profile}" + _waived(document),
             f"noise {document.noise}" + _promised(document.privacy),
-            f"{document.release.state}, {document.release.checker}",
+            release_words(document),
         )
     )
+
+
+def release_words(document: ResultDocument) -> str:
+    """Return in a few words what left and who signed: ``released, no checker``, or how many items are where."""
+    released = [item for item in document.release if item.state is State.RELEASED]
+    signers = sorted({one.by for item in released for one in item.signatures if one.act == "release"})
+    by = f"signed by {', '.join(signers)}" if signers else "no checker"
+    others = [item.state for item in document.release if item.state is not State.RELEASED]
+    if not others:
+        return f"released, {by}"
+    said = ", ".join(f"{others.count(state)} {_where(state)}" for state in State if state in others)
+    left = f"{len(released)} of {len(document.release)} items released" + (f", {by}" if released else "")
+    return f"{left}; {said}"
+
+
+def _where(state: State) -> str:
+    return "in the queue" if state is State.QUEUE else state
+
+
+def _waived(document: ResultDocument) -> str:
+    rules = sorted({waiver.rule for waiver in document.waivers})
+    return f", waived: {', '.join(rules)}" if rules else ""
+
+
+def _as_schema_2(data: bytes) -> bytes:
+    """Return a document of schema 1 as one of schema 2; anything else unchanged, for the model to judge."""
+    if SCHEMA_1.encode() not in data:  # most documents are not read twice
+        return data
+    try:
+        held = json.loads(data)
+    except ValueError:
+        return data
+    if not isinstance(held, dict) or cast("dict[str, object]", held).get("schema") != SCHEMA_1:
+        return data
+    first = _FirstDocument.model_validate_json(data)
+    study = bytes.fromhex(first.study.digest)
+    release = [
+        {
+            "item": table.analysis,
+            "state": "released",
+            "digest": item_digest(study, table.canonical()).hex(),
+        }
+        for table in first.tables
+    ]
+    return json.dumps({**held, "schema": SCHEMA, "release": release, "rules": []}).encode()
 
 
 def _promised(privacy: Privacy | None) -> str:

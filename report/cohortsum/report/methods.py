@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from cohortsum.report.document import ResultDocument
+from cohortsum.report.document import ResultDocument, release_words
 from cohortsum.report.effects import COEFFICIENTS
 from cohortsum.report.page import waivers
 from cohortsum.report.records import leading, records, value
@@ -107,7 +107,7 @@ def _protection(document: ResultDocument) -> str:
             "Kamath and Steinke 2020)."
         )
         sentences += privacy.sentences
-    sentences.append(f"State of the release: {document.release.state}, {document.release.checker}.")
+    sentences.append(f"State of the release: {release_words(document)}.")
     return " ".join(sentences)
 
 

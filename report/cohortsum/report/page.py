@@ -8,11 +8,12 @@ and analyses is data and is escaped wherever it appears. Equal documents give eq
 from collections.abc import Iterable
 from typing import Final
 
-from cohortsum.report.document import ResultDocument
+from cohortsum.report.document import ResultDocument, release_words
 from cohortsum.report.figures import figures_of, forests_of
 from cohortsum.report.page_style import STYLE
 from cohortsum.report.page_tables import forest_html, table_html
 from cohortsum.report.svg import DEFINITIONS, Figure, clean, inline
+from cohortsum.study.release.states import State
 from cohortsum.study.results import Table
 
 KINDS: Final = {
@@ -83,15 +84,22 @@ def warnings(document: ResultDocument) -> list[str]:
         said += document.privacy.sentences
     if document.profile == "open_data":
         said.append(OPEN_DATA)
-    if document.release.checker == "no checker":
+    if any(item.state is State.RELEASED and not item.signatures for item in document.release):
         said.append(UNCHECKED)
-    return said + [f"Waived: {waiver}." for waiver in waivers(document)]
+    said += [f"Waived: {waiver}." for waiver in waivers(document)]
+    return said + [
+        f"Retracted: {item.item}. {item.signatures[-1].reason}"
+        for item in document.release
+        if item.state is State.RETRACTED
+    ]
 
 
 def waivers(document: ResultDocument) -> list[str]:
     """Return the rules that were waived, as the document names them."""
-    held: tuple[object, ...] = document.waivers
-    return [str(waiver) for waiver in held]
+    return [
+        f"{waiver.rule} at {waiver.site} until {waiver.until.isoformat()} ({waiver.value}): {waiver.reason}"
+        for waiver in document.waivers
+    ]
 
 
 def left_out(document: ResultDocument) -> list[str]:
@@ -122,7 +130,7 @@ def facts(document: ResultDocument) -> list[tuple[str, str]]:
         ("profile", document.profile),
         ("waivers", ", ".join(waivers(document)) or "none"),
         ("noise", document.noise),
-        ("release", f"{document.release.state}, {document.release.checker}"),
+        ("release", release_words(document)),
         (
             "thresholds",
             f"at least {rules.min_sites} sites, {rules.min_participants} people, "
@@ -172,13 +180,14 @@ def _section(number: int, table: Table) -> str:
     parts = [f'<section id="t{number}">\n<h2>{clean(table.analysis)} <small>{kind}</small></h2>\n']
     if table.notes:
         parts.append(f'<ul class="notes">{"".join(f"<li>{clean(note)}</li>" for note in table.notes)}</ul>\n')
-    parts += [_figure(drawn.figure) for drawn in figures_of(table)]
+    parts += [figure_html(drawn.figure) for drawn in figures_of(table)]
     parts += [forest_html(effects) for effects in forests]
     parts.append(table_html(table, folded=bool(forests)))
     return "".join(parts) + "</section>\n"
 
 
-def _figure(figure: Figure) -> str:
+def figure_html(figure: Figure) -> str:
+    """Return a figure with its caption."""
     panels = "".join(map(inline, figure.panels))
     caption = _sentences([f"<strong>{clean(figure.title)}.</strong>", clean(figure.caption)])
     return f'<figure>\n<div class="panels">{panels}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n'

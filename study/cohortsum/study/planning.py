@@ -135,11 +135,12 @@ class StudyPlan:
         return {name: regrid(values, bits[name], self.grids[name]) for name, values in sums.items()}
 
     def supply(self, batches: Iterable[Batch], floor: int) -> tuple[int, frozenset[str]]:
-        """Return the people of the cohort at this site and the items it supplies.
+        """Return the people of the cohort at this site and the items it supplies; see `having` and `suppliable`."""
+        people, having = self.having(batches)
+        return people, self.suppliable(having, floor)
 
-        A variable is supplied if at least ``floor`` people of the cohort have a value, a level if one person has it. Under noise,
-        if the site has the column: what people have is not told without noise.
-        """
+    def having(self, batches: Iterable[Batch]) -> tuple[int, Mapping[str, int]]:
+        """Return the people of the cohort at this site, and how many of them have each variable and level that it has a column for."""
         people = 0
         having: dict[str, int] = {}
         for raw in batches:
@@ -152,13 +153,21 @@ class StudyPlan:
                 for position, level in enumerate(factor.levels if levels is not None else ()):
                     item = factor.level_name(level)
                     having[item] = having.get(item, 0) + int(np.count_nonzero(levels == position))
+        return people, having
+
+    def suppliable(self, having: Mapping[str, int], floor: int) -> frozenset[str]:
+        """Return the items that a site could supply.
+
+        A variable is supplied if at least ``floor`` people of the cohort have a value, a level if one person has it. Under noise,
+        if the site has the column: what people have is not told without noise.
+        """
         if self.round.noise is not None:
             supplied = set(having)
         else:
             least = dict.fromkeys(self.study.numbers, max(1, floor))
             supplied = {item for item, count in having.items() if count >= least.get(item, 1)}
         supplied |= {analysis_item(statistic.name) for statistic in self.statistics}
-        return people, frozenset(supplied & set(self.round.items))
+        return frozenset(supplied & set(self.round.items))
 
     def narrowed(self, supplied: frozenset[str], analyses: frozenset[str] | None) -> frozenset[str]:
         """Return ``supplied`` without the analyses that the site's admin did not approve; None: all are approved."""

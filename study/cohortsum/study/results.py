@@ -11,6 +11,7 @@ class Status(StrEnum):
     CONSTANT = "constant, not estimated"
     ALL_MISSING = "all missing"
     BELOW_THRESHOLD = "below threshold"
+    HIDDEN = "hidden"
     ALIASED = "aliased"
     NOT_ESTIMABLE = "not estimable"
     TOO_FEW_SITES = "too few sites"

@@ -17,6 +17,7 @@ from cohortsum.cli.simulate.inputs import SiteTables, site_tables
 from cohortsum.cli.simulate.processes import local_reasons, run_processes
 from cohortsum.cli.simulate.progress import JsonProgress, LiveProgress, PlainProgress, Progress
 from cohortsum.cli.study import read_study
+from cohortsum.coordinator.items import waits_for
 from cohortsum.crypto.errors import ConfigurationError, RoundFailedError
 from cohortsum.report.document import provenance
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
@@ -52,7 +53,7 @@ def simulate(
     console = messages()
     study = read_study(file)
     run = run_simulation(study, data, out, split_by, node, profile, in_process, console, json)
-    report(run, output(), quiet=json)
+    report(run, study, output(), quiet=json)
 
 
 def run_simulation(
@@ -107,12 +108,14 @@ def run_simulation(
     return Run(out, reasons)
 
 
-def report(run: Run, console: Console, quiet: bool) -> None:
+def report(run: Run, study: FrozenStudy, console: Console, quiet: bool) -> None:
     """Print the tables of a run and where they lie."""
     document = read_document(run.folder)
     if not quiet:
         for block in document.tables:
             show_table(console, block.table(), ROWS_SHOWN)
+        if waits := waits_for(study, document):
+            console.print(f"{waits}; of these only names and states are written", markup=False)
         sites = document.sites
         console.print(f"{len(sites.survivors)} of {len(sites.took_part)} sites are in the sums")
         console.print(provenance(document), style="dim")

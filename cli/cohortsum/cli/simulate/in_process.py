@@ -16,6 +16,7 @@ import structlog
 from cohortsum.cli.simulate.consortium import Consortium, write_node_file
 from cohortsum.cli.simulate.progress import Progress
 from cohortsum.coordinator.course import Course
+from cohortsum.coordinator.items import first_items, with_items
 from cohortsum.coordinator.publish import release_folder, result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration
 from cohortsum.crypto.masks import Vector
@@ -27,6 +28,7 @@ from cohortsum.node.decisions import DecisionBook
 from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import StudySession
+from cohortsum.protocol.approvals import read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
@@ -36,6 +38,8 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import add_words, words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.roster import SiteId
+from cohortsum.study.disclosure.gate import cohort_gate
+from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import by_block
 
 
@@ -131,16 +135,17 @@ class _Run:
             context = machine.fixed.context
             course.take(OpenedIteration(context, key, state.advertised, state.survivors, sums))
         tables = course.plan.finish(course.sums, course.sites)
-        write_release(
-            release_folder(self._results, consortium.plan.study),
-            result_document(
-                consortium.plan,
-                roster,
-                course.opened,
-                tables,
-                names={index: str(site) for site, index in roster.sites.items()},
-            ),
+        names = {index: str(site) for site, index in roster.sites.items()}
+        regimens = {
+            names[index]: read_approval(approvals[index], consortium.plan.round, roster)[1].regimen
+            for index in course.opened[0].survivors
+        }
+        regime = regime_of_sites(regimens)
+        items = first_items(
+            consortium.plan.study, tables, cohort_gate(course.plan, tables, course.sums, regime)
         )
+        base = result_document(consortium.plan, roster, course.opened, regime, names=names)
+        write_release(release_folder(self._results, consortium.plan.study), with_items(base, items))
         last = course.opened[-1]
         self._progress.take({"event": "round.opened", "sites": len(last.survivors), "attempt": 1})
         return ""

@@ -69,7 +69,7 @@ def run_processes(
             progress.take(event)
             if event.get("event") == "study.ended":
                 hub.wait(timeout=60)
-                return "" if event["released"] else str(event["reason"])
+                return "" if event["released"] or event["in_review"] else str(event["reason"])
         raise RoundFailedError(f"the coordinator stopped early; its log is {logs / 'coordinator.jsonl'}")
 
 

@@ -8,7 +8,7 @@ A figure that follows from two others is released with them. ``beside`` names wh
 what follows then hold too.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,33 +83,37 @@ class Decision:
         return "does not apply"
 
 
-def rules_for(family: Family | None, output: Output) -> tuple[Rule, ...]:
+def rules_for(family: Family | None, output: Output, rules: Sequence[Rule] = RULES) -> tuple[Rule, ...]:
     """Return the rules that apply to an output, in the order of the page.
 
     Args:
         family: the family; None for a name the catalogue does not know. That may be an imaging measure, and is held to
             the rules that hold for all of those.
         output: the output.
+        rules: all that are in force; some may be waived.
     """
     if family is not None:
-        return tuple(rule for rule in RULES if output in rule.outputs and family.name in rule.families)
-    return tuple(rule for rule in RULES if output in rule.outputs and rule.families >= ANY_IMAGING)
+        return tuple(rule for rule in rules if output in rule.outputs and family.name in rule.families)
+    return tuple(rule for rule in rules if output in rule.outputs and rule.families >= ANY_IMAGING)
 
 
-def strictest(family: Family | None, output: Output, beside: Collection[str] = ()) -> Decision:
+def strictest(
+    family: Family | None, output: Output, beside: Collection[str] = (), rules: Sequence[Rule] = RULES
+) -> Decision:
     """Return the rules that hold for an output of a family, and those they beat.
 
     Args:
         family: the family; None for a name the catalogue does not know.
         output: the output.
         beside: names of families that are released together with it, the same output of them.
+        rules: all that are in force.
     """
-    applying = dict.fromkeys(rules_for(family, output))
+    applying = dict.fromkeys(rules_for(family, output, rules))
     follows: list[str] = []
     for parts, third in FOLLOWS:
         if family is not None and family.name in parts <= {family.name, *beside}:
             follows.append(third)
-            applying |= dict.fromkeys(rules_for(ALL_FAMILIES[third], output))
+            applying |= dict.fromkeys(rules_for(ALL_FAMILIES[third], output, rules))
     name = None if family is None else family.name
     return Decision(name, output, _held(tuple(applying)), tuple(follows))
 

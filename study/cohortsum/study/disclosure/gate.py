@@ -1,24 +1,69 @@
 """The cohort gate: what stands between finished tables and whoever may read them.
 
-Under ``open_data`` the sites have declared that every value may be public, and tables pass as they are.
+The rules in force are those of the strictest site in the sum (`waiving`). Under ``open_data`` there are none, and tables pass as they are
+unless the study itself asks for rounding. Otherwise every table is judged by what it is made of: crosstabs first and together
+(`crosstabs`), then all that is counted of one variable (`described`, `figures`), then models, tests and matrices (`models`) and survival
+curves (`survival`). Sums under noise are not exact: nothing is hidden or rounded there for the sake of a count, but figures still need
+their people, and matrices their form.
+
+A table of a kind that has no rules here is withheld, so that a new kind cannot pass by being forgotten.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
+from cohortsum.study.disclosure.crosstabs import (
+    Crossings,
+    Earlier,
+    all_hidden,
+    count_results,
+    judge_crosstabs,
+)
+from cohortsum.study.disclosure.described import (
+    FIRST_FIGURE,
+    Described,
+    Judged,
+    described_variables,
+    without_groups,
+)
+from cohortsum.study.disclosure.figures import (
+    Shown,
+    histogram_rows,
+    proportion_rows,
+    quantile_rows,
+    summary_rows,
+)
+from cohortsum.study.disclosure.models import model_rows, nothing_of, too_few_events
+from cohortsum.study.disclosure.printed_size import of_printed_people, scales, small_groups
+from cohortsum.study.disclosure.settings import Settings, settings_of
+from cohortsum.study.disclosure.survival import survival_rows
+from cohortsum.study.disclosure.verdict import Gated, Outcome, Regime, RuleResult
+from cohortsum.study.planning import PEOPLE, StudyPlan, Sums
+from cohortsum.study.results import Absent, Table
+from cohortsum.study.statistics.interface import Statistic
+from cohortsum.study.statistics.kaplan_meier import KaplanMeier
 
-from cohortsum.crypto.errors import NotInThisVersionError
-from cohortsum.study.disclosure.verdict import Gated, Regime
-from cohortsum.study.results import Table
-
-if TYPE_CHECKING:
-    from cohortsum.study.planning import StudyPlan
+CROSSED = frozenset({"crosstab", "association"})
+FOLLOWED = frozenset({"kaplan_meier", "median"})
+MODELS = frozenset(
+    {"regression", "contrast", "test", "glm", "fit", "mixed", "meta", "normative", "combat", "cox"}
+    | {"proportionality", "logrank", "observed", "dp_sgd", "correlation", "covariance", "pca"}
+)
+WITHOUT_NUMBERS = frozenset({"unfinished"})
+ROWS = {
+    "summary": summary_rows,
+    "histogram": histogram_rows,
+    "proportion": proportion_rows,
+    "quantiles": quantile_rows,
+}
+NO_RULES = Absent("no rules for this kind")
 
 
 def cohort_gate(
-    plan: "StudyPlan", tables: tuple[Table, ...], sums: Mapping[str, NDArray[np.int64]], regime: Regime
+    plan: StudyPlan,
+    tables: Sequence[Table],
+    sums: Sums,
+    regime: Regime,
+    earlier: Sequence[Earlier] = (),
 ) -> Gated:
     """Return what may be shown of ``tables``, and the result of every rule.
 
@@ -27,7 +72,129 @@ def cohort_gate(
         tables: as finished from the opened sums.
         sums: of that round, by block name; what a rule recomputes it recomputes from these.
         regime: of the sites in the sum.
+        earlier: crosstabs that were released before, over the same people.
+
+    Raises:
+        StudyFileError: the study asks for rounding to an even number.
+        RefusedError: its tables are too many to be checked against each other.
     """
-    if regime.profile == "dpuk":
-        raise NotInThisVersionError("disclosure control (profile dpuk)", "use open_data for public data")
-    return Gated(tables)
+    settings = settings_of(plan.study, regime)
+    if settings.threshold <= 1 and settings.base == 1 and not settings.rules.rules and not settings.rules.own:
+        return Gated(tuple(tables))
+    people = plan.round.people_of(int(sums[PEOPLE.name][0]))
+    gate = _Gate(settings, plan, sums, tables, people, earlier)
+    shown = {name: gate.shown(group) for name, group in _by_analysis(tables).items()}
+    found = [one for group in shown.values() for one in group]
+    results = [result for one in found for result in one.results]
+    waived = [
+        RuleResult(
+            rule,
+            one.table.analysis,
+            Outcome.WAIVED,
+            "set aside by every site that holds to it; see the waivers",
+        )
+        for one in found
+        for rule in sorted(settings.rules.waived)
+    ]
+    return Gated(tuple(one.table for one in found), (*results, *waived))
+
+
+def _by_analysis(tables: Sequence[Table]) -> Mapping[str, list[Table]]:
+    found: dict[str, list[Table]] = {}
+    for table in tables:
+        found.setdefault(table.analysis.partition(".")[0], []).append(table)
+    return found
+
+
+class _Gate:
+    """One release at the gate."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: StudyPlan,
+        sums: Sums,
+        tables: Sequence[Table],
+        people: int,
+        earlier: Sequence[Earlier],
+    ) -> None:
+        self._settings = settings
+        self._statistics: dict[str, tuple[Statistic, Sums]] = {
+            one.statistic.name: (one.statistic, one.sums) for one in plan.ended
+        } | {statistic.name: (statistic, sums) for statistic in plan.statistics}
+        described = [table for table in tables if table.kind in FIRST_FIGURE]
+        if settings.noised:
+            self._crossings, self._judged = Crossings((), (), (), {}), dict[str, Judged]()
+            return
+        crossed = [table for table in tables if table.kind in CROSSED]
+        self._crossings = judge_crosstabs(settings, crossed, people, earlier)
+        self._judged = {
+            name: Described(settings, name, described, people, self._crossings).judged()
+            for name in described_variables(described)
+        }
+
+    def shown(self, tables: Sequence[Table]) -> tuple[Shown, ...]:
+        """Return the tables of one analysis as they may be shown."""
+        kind = tables[0].kind
+        if kind in CROSSED:
+            return tuple(map(self._crossed, tables))
+        if kind in FIRST_FIGURE:
+            return tuple(map(self._described, tables))
+        if kind in FOLLOWED:
+            return self._followed(tables)
+        if all(table.kind in MODELS for table in tables):
+            return self._models(tables)
+        return tuple(map(_unknown, tables))
+
+    def _crossed(self, table: Table) -> Shown:
+        if self._settings.noised:
+            return Shown(table, tuple(count_results(self._settings, table.analysis, False, False)))
+        (shown,) = (one for one in self._crossings.tables if one.analysis == table.analysis)
+        return Shown(shown, tuple(one for one in self._crossings.results if one.table == table.analysis))
+
+    def _described(self, table: Table) -> Shown:
+        found = ROWS[table.kind](self._settings, table, self._judged)
+        if self._settings.noised:
+            return found
+        names = {str(row[0]) for row in table.rows}
+        judged = [self._judged[name] for name in names]
+        groups = frozenset(
+            row for one in judged for analysis, row in one.groups if analysis == table.analysis
+        )
+        counts = count_results(
+            self._settings,
+            table.analysis,
+            any(one.small for one in judged),
+            any(one.further for one in judged),
+        )
+        return Shown(without_groups(found.table, groups), (*counts, *found.results))
+
+    def _followed(self, tables: Sequence[Table]) -> tuple[Shown, ...]:
+        statistic, sums = self._statistics[tables[0].analysis]
+        assert isinstance(statistic, KaplanMeier)  # noqa: S101 - the kind of the table says so
+        return survival_rows(self._settings, statistic, sums, tables)
+
+    def _models(self, tables: Sequence[Table]) -> tuple[Shown, ...]:
+        settings = self._settings
+        statistic, sums = self._statistics[tables[0].analysis.partition(".")[0]]
+        scaled: dict[str, Table] = {}
+        if not settings.noised and settings.base > 1 and scales(statistic):
+            printed = of_printed_people(statistic, sums, settings.rounding)
+            scaled = {table.analysis: table for table in statistic.finish(printed)}
+        barred = frozenset[str]()
+        if not settings.noised:
+            barred = too_few_events(settings, tables) | small_groups(statistic, sums, settings.threshold)
+        found: list[Shown] = []
+        for table in tables:
+            found.append(model_rows(settings, table, scaled.get(table.analysis), barred))
+            barred |= nothing_of(table, found[-1].table)
+        return tuple(found)
+
+
+def _unknown(table: Table) -> Shown:
+    if table.kind in WITHOUT_NUMBERS:
+        return Shown(table)
+    what = "this kind of table has no rules of disclosure"
+    return Shown(
+        all_hidden(table, NO_RULES), (RuleResult("automated_check", table.analysis, Outcome.WITHHELD, what),)
+    )

@@ -25,7 +25,7 @@ from cohortsum.study.disclosure.tables import Standing, Tables
 from cohortsum.study.results import NO_DATA, Absent, Status
 from cohortsum.study.statistics.moments import Moments
 
-HIDDEN = Absent("hidden")
+HIDDEN = Absent("hidden: primary_suppression, complement_suppression")
 """What stands for every hidden count, small or not: the mark must not tell which ones are small."""
 SMALL = Absent(Status.BELOW_THRESHOLD)
 Figure = int | Absent

@@ -5,7 +5,6 @@ release. The strictest regime of the sites in a sum holds for all of it.
 """
 
 import datetime
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 from cohortsum.study.results import Table
 
 Profile = Literal["dpuk", "open_data"]
+PROFILES: tuple[Profile, ...] = ("dpuk", "open_data")
 
 
 class Outcome(StrEnum):
@@ -72,11 +72,13 @@ class Regime:
         profile: ``dpuk`` as soon as one site of the sum holds to it.
         waivers: of all sites of the sum.
         held: ids of the sites that hold to ``dpuk``.
+        count: the least count that some site lets anybody publish, where it asks for more than the profile; else 0.
     """
 
     profile: Profile
     waivers: tuple[Waiver, ...] = ()
     held: frozenset[str] = frozenset()
+    count: int = 0
 
     def waived(self, rule: str) -> bool:
         """Whether every site that holds to ``dpuk`` waives a rule: the strictest site decides."""
@@ -93,9 +95,3 @@ class Gated:
     def of(self, table: str) -> tuple[RuleResult, ...]:
         """Return the results about one table."""
         return tuple(result for result in self.results if result.table == table)
-
-
-def regime_of(profiles: Iterable[tuple[str, str]], waivers: Iterable[Waiver] = ()) -> Regime:
-    """Return the strictest regime of sites, given as (id, profile)."""
-    held = frozenset(site for site, profile in profiles if profile == "dpuk")
-    return Regime("dpuk" if held else "open_data", tuple(waivers), held)

@@ -6,7 +6,7 @@ as long as its signer does: a checker who is denied before an item left no longe
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cohortsum.protocol.roster import Identity, Role
 from cohortsum.study.definition.models import Checkers
@@ -30,6 +30,7 @@ class Panel:
         study: digest of the study, 32 bytes.
         checkers: how many must sign, and whether sites must, as the study says.
         parties: everybody who is entitled now, by id.
+        authors: the statistician who signed the study, as every roster has them.
         survivors: ids of all sites in the sums, those that no longer count included.
     """
 
@@ -37,6 +38,11 @@ class Panel:
     checkers: Checkers
     parties: Mapping[str, Identity]
     survivors: frozenset[str]
+    authors: tuple[Identity, ...] = ()
+
+    def independent(self, identity: Identity) -> bool:
+        """Whether somebody is not the statistician who signed the study, by id and by key."""
+        return all(identity.id != author.id and identity.key != author.key for author in self.authors)
 
     def counted(self, signatures: Iterable[Signature]) -> tuple[Signature, ...]:
         """Return the releases among signatures that count now: of entitled signers, every id and every key once."""
@@ -77,6 +83,20 @@ def nobody_signs(checkers: Checkers) -> bool:
     return checkers.consortium == 0 and checkers.sites == "none"
 
 
+def asked(checkers: Checkers) -> str:
+    """Return whose signatures a study asks for, in words."""
+    count = checkers.consortium
+    words = [f"{count} {'checker' if count == 1 else 'checkers'}"] if count else []
+    match checkers.sites:
+        case "any":
+            words.append("one site of the sum")
+        case "all":
+            words.append("every site of the sum")
+        case "none":
+            pass
+    return " and ".join(words) or "nobody"
+
+
 def panel_of(
     study: bytes,
     checkers: Checkers,
@@ -95,12 +115,10 @@ def panel_of(
         sites: the sites of the study's own roster that are not denied.
         survivors: ids of the sites in the sums.
     """
-    authors = tuple(signed_by)
-    ids, keys = {one.id for one in authors}, {one.key for one in authors}
     survived = frozenset(survivors)
     entitled = (
         *(one for one in known if one.role is Role.CHECKER),
         *(one for one in sites if one.role is Role.SITE and one.id in survived),
     )
-    parties = {one.id: one for one in entitled if one.id not in ids and one.key not in keys}
-    return Panel(study, checkers, parties, survived)
+    panel = Panel(study, checkers, {}, survived, tuple(signed_by))
+    return replace(panel, parties={one.id: one for one in entitled if panel.independent(one)})

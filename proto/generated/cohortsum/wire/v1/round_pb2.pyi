@@ -92,11 +92,19 @@ class Approval(_message.Message):
     ROSTER_DIGEST_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     SUPPLIES_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    WAIVERS_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     roster_digest: _builtins.bytes
     profile: _builtins.str
     supplies: _builtins.bytes
     """one bit per supply item of the plan, in its order, from the lowest bit of the first byte"""
+    count: _builtins.int
+    """least count that this site lets anybody publish, where it asks for more than its profile; else 0"""
+    @_builtins.property
+    def waivers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaivedRule]:
+        """sorted by rule, each once"""
+
     def __init__(
         self,
         *,
@@ -104,14 +112,50 @@ class Approval(_message.Message):
         roster_digest: _builtins.bytes = ...,
         profile: _builtins.str = ...,
         supplies: _builtins.bytes = ...,
+        count: _builtins.int = ...,
+        waivers: _abc.Iterable[Global___WaivedRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile", "roster_digest", b"roster_digest", "study_digest", b"study_digest", "supplies", b"supplies"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "profile", b"profile", "roster_digest", b"roster_digest", "study_digest", b"study_digest", "supplies", b"supplies", "waivers", b"waivers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Approval: _TypeAlias = Approval  # noqa: Y015
+
+@_typing.final
+class WaivedRule(_message.Message):
+    """A rule of the profile that a site sets aside in public."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    value: _builtins.str
+    reason: _builtins.str
+    by: _builtins.str
+    until: _builtins.str
+    """ISO 8601 date"""
+    def __init__(
+        self,
+        *,
+        rule: _builtins.str = ...,
+        value: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        by: _builtins.str = ...,
+        until: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "reason", b"reason", "rule", b"rule", "until", b"until", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaivedRule: _TypeAlias = WaivedRule  # noqa: Y015
 
 @_typing.final
 class NotTakingPart(_message.Message):

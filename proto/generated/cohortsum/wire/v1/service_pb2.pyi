@@ -540,3 +540,160 @@ class ResultChunk(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultChunk: _TypeAlias = ResultChunk  # noqa: Y015
+
+@_typing.final
+class ListReleasesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WIRE_VERSION_FIELD_NUMBER: _builtins.int
+    STUDY_FIELD_NUMBER: _builtins.int
+    wire_version: _builtins.int
+    study: _builtins.bytes
+    """digest"""
+    def __init__(
+        self,
+        *,
+        wire_version: _builtins.int = ...,
+        study: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["study", b"study", "wire_version", b"wire_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReleasesRequest: _TypeAlias = ListReleasesRequest  # noqa: Y015
+
+@_typing.final
+class ListReleasesReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    state: _builtins.str
+    """of the study"""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReleaseLine]: ...
+    def __init__(
+        self,
+        *,
+        state: _builtins.str = ...,
+        items: _abc.Iterable[Global___ReleaseLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReleasesReply: _TypeAlias = ListReleasesReply  # noqa: Y015
+
+@_typing.final
+class ReleaseLine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEM_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    item: _builtins.str
+    state: _builtins.str
+    digest: _builtins.bytes
+    """empty for those who may not see the values: few small numbers follow from their digest"""
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what the item still needs, in words"""
+
+    def __init__(
+        self,
+        *,
+        item: _builtins.str = ...,
+        state: _builtins.str = ...,
+        digest: _builtins.bytes = ...,
+        missing: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "item", b"item", "missing", b"missing", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseLine: _TypeAlias = ReleaseLine  # noqa: Y015
+
+@_typing.final
+class GetReleaseItemRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WIRE_VERSION_FIELD_NUMBER: _builtins.int
+    STUDY_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
+    wire_version: _builtins.int
+    study: _builtins.bytes
+    item: _builtins.str
+    def __init__(
+        self,
+        *,
+        wire_version: _builtins.int = ...,
+        study: _builtins.bytes = ...,
+        item: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item", b"item", "study", b"study", "wire_version", b"wire_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReleaseItemRequest: _TypeAlias = GetReleaseItemRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseDecision(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STUDY_FIELD_NUMBER: _builtins.int
+    ITEM_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    ACT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    CONFIRMED_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    study: _builtins.bytes
+    item: _builtins.str
+    digest: _builtins.bytes
+    """of the item's content as it was shown"""
+    act: _builtins.str
+    """release, return, withhold, retract"""
+    reason: _builtins.str
+    remedy: _builtins.str
+    """canonical JSON, for return"""
+    by: _builtins.str
+    at: _builtins.str
+    """RFC 3339, UTC"""
+    signature: _builtins.bytes
+    @_builtins.property
+    def confirmed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """ids of the checklist's questions, sorted"""
+
+    def __init__(
+        self,
+        *,
+        study: _builtins.bytes = ...,
+        item: _builtins.str = ...,
+        digest: _builtins.bytes = ...,
+        act: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+        confirmed: _abc.Iterable[_builtins.str] | None = ...,
+        by: _builtins.str = ...,
+        at: _builtins.str = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "at", b"at", "by", b"by", "confirmed", b"confirmed", "digest", b"digest", "item", b"item", "reason", b"reason", "remedy", b"remedy", "signature", b"signature", "study", b"study"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseDecision: _TypeAlias = ReleaseDecision  # noqa: Y015

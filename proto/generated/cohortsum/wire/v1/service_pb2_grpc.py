@@ -90,6 +90,21 @@ class ConsortiumStub:
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
                 _registered_method=True)
+        self.ListReleases = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/ListReleases',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesReply.FromString,
+                _registered_method=True)
+        self.GetReleaseItem = channel.unary_stream(
+                '/cohortsum.wire.v1.Consortium/GetReleaseItem',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetReleaseItemRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
+                _registered_method=True)
+        self.Decide = channel.unary_unary(
+                '/cohortsum.wire.v1.Consortium/Decide',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+                _registered_method=True)
 
 
 class ConsortiumServicer:
@@ -172,6 +187,27 @@ class ConsortiumServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListReleases(self, request, context):
+        """Where every item of a study stands: names and states, and for those who decide what each still needs. No values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReleaseItem(self, request, context):
+        """One item with its values, in pieces; for those who decide about it, and for auditors.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Decide(self, request, context):
+        """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsortiumServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,6 +265,21 @@ def add_ConsortiumServicer_to_server(servicer, server):
                     servicer.GetResult,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.SerializeToString,
+            ),
+            'ListReleases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReleases,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesReply.SerializeToString,
+            ),
+            'GetReleaseItem': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetReleaseItem,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetReleaseItemRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.SerializeToString,
+            ),
+            'Decide': grpc.unary_unary_rpc_method_handler(
+                    servicer.Decide,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -528,6 +579,87 @@ class Consortium:
             '/cohortsum.wire.v1.Consortium/GetResult',
             cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReleases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/ListReleases',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ListReleasesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReleaseItem(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetReleaseItem',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetReleaseItemRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Decide(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/Decide',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,12 @@ class ConsortiumStub:
     """Who has answered, who is present, what blocks."""
     GetResult: _grpc.UnaryStreamMultiCallable[_service_pb2.GetResultRequest, _service_pb2.ResultChunk]
     """The typed result document of a released study, in pieces."""
+    ListReleases: _grpc.UnaryUnaryMultiCallable[_service_pb2.ListReleasesRequest, _service_pb2.ListReleasesReply]
+    """Where every item of a study stands: names and states, and for those who decide what each still needs. No values."""
+    GetReleaseItem: _grpc.UnaryStreamMultiCallable[_service_pb2.GetReleaseItemRequest, _service_pb2.ResultChunk]
+    """One item with its values, in pieces; for those who decide about it, and for auditors."""
+    Decide: _grpc.UnaryUnaryMultiCallable[_service_pb2.ReleaseDecision, _service_pb2.SubmitReply]
+    """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
 
 @_typing.type_check_only
 class ConsortiumAsyncStub(ConsortiumStub):
@@ -80,6 +86,12 @@ class ConsortiumAsyncStub(ConsortiumStub):
     """Who has answered, who is present, what blocks."""
     GetResult: _aio.UnaryStreamMultiCallable[_service_pb2.GetResultRequest, _service_pb2.ResultChunk]  # type: ignore[assignment]
     """The typed result document of a released study, in pieces."""
+    ListReleases: _aio.UnaryUnaryMultiCallable[_service_pb2.ListReleasesRequest, _service_pb2.ListReleasesReply]  # type: ignore[assignment]
+    """Where every item of a study stands: names and states, and for those who decide what each still needs. No values."""
+    GetReleaseItem: _aio.UnaryStreamMultiCallable[_service_pb2.GetReleaseItemRequest, _service_pb2.ResultChunk]  # type: ignore[assignment]
+    """One item with its values, in pieces; for those who decide about it, and for auditors."""
+    Decide: _aio.UnaryUnaryMultiCallable[_service_pb2.ReleaseDecision, _service_pb2.SubmitReply]  # type: ignore[assignment]
+    """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
 
 class ConsortiumServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -169,5 +181,29 @@ class ConsortiumServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_service_pb2.ResultChunk], _abc.AsyncIterator[_service_pb2.ResultChunk]]:
         """The typed result document of a released study, in pieces."""
+
+    @_abc_1.abstractmethod
+    def ListReleases(
+        self,
+        request: _service_pb2.ListReleasesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_service_pb2.ListReleasesReply, _abc.Awaitable[_service_pb2.ListReleasesReply]]:
+        """Where every item of a study stands: names and states, and for those who decide what each still needs. No values."""
+
+    @_abc_1.abstractmethod
+    def GetReleaseItem(
+        self,
+        request: _service_pb2.GetReleaseItemRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_service_pb2.ResultChunk], _abc.AsyncIterator[_service_pb2.ResultChunk]]:
+        """One item with its values, in pieces; for those who decide about it, and for auditors."""
+
+    @_abc_1.abstractmethod
+    def Decide(
+        self,
+        request: _service_pb2.ReleaseDecision,
+        context: _ServicerContext,
+    ) -> _typing.Union[_service_pb2.SubmitReply, _abc.Awaitable[_service_pb2.SubmitReply]]:
+        """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
 
 def add_ConsortiumServicer_to_server(servicer: ConsortiumServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,304 @@
+"""Decisions about the items of studies whose rounds are over: taken from the store, for as long as the consortium lives.
+
+No round runs and no runner is needed. A decision is verified against the rosters as they are now, and everything that follows from
+it is one transaction: the decision, the states, the document, the study's state, the lines of the audit log. The results folder
+is written after it; where a crash comes between, the next start writes it.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from cohortsum.coordinator.item_rows import (
+    Review,
+    add_decision,
+    add_item,
+    move_item,
+    read_items,
+    read_review,
+    read_turns,
+    remedies,
+)
+from cohortsum.coordinator.items import HeldItem, gated_item, signature_block, state_of, waits_for, with_items
+from cohortsum.coordinator.publish import release_folder, write_release
+from cohortsum.coordinator.recompute import gated_again, read_material
+from cohortsum.coordinator.roll import Roll
+from cohortsum.coordinator.store import OVER, ResultRow, ReviewRow, Store, StudyRow, note
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RefusedError
+from cohortsum.protocol.audit import Deed, DeedKind
+from cohortsum.protocol.roster import Identity, Role
+from cohortsum.report.document import ResultDocument, RuleBlock, TableBlock, from_json, to_json
+from cohortsum.report.item_file import ITEM_SCHEMA, EarlierBlock, ItemFile
+from cohortsum.report.page import NO_NOISE
+from cohortsum.study.definition import FrozenStudy, parse_canonical
+from cohortsum.study.disclosure.verdict import Gated
+from cohortsum.study.planning import plan_study
+from cohortsum.study.release.decision import Act, Decision
+from cohortsum.study.release.item import Item, computed_again, decided
+from cohortsum.study.release.panel import Panel, panel_of
+from cohortsum.study.release.states import State, Step, after
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A study whose rounds are over, as the store and the rosters have it now.
+
+    Attributes:
+        study: which study.
+        state: of the study.
+        document: what has left.
+        review: what is kept besides.
+        items: as they stand.
+        panel: who decides.
+        seen: name and digest of every content that there ever was.
+    """
+
+    study: FrozenStudy
+    state: str
+    document: ResultDocument
+    review: Review
+    items: tuple[HeldItem, ...]
+    panel: Panel
+    seen: frozenset[tuple[str, bytes]]
+
+    def item(self, name: str) -> HeldItem:
+        """Return an item by name; raises RefusedError for one that the study does not have."""
+        found = next((held for held in self.items if held.item.name == name), None)
+        if found is None:
+            known = ", ".join(held.item.name for held in self.items)
+            raise RefusedError(f"study {self.study.study} has no item '{name}'; there are: {known}")
+        return found
+
+
+class ReviewDesk:
+    """Takes decisions, and shows what there is to decide.
+
+    Args:
+        store: the durable store.
+        results: releases, in a folder per study and version.
+        roll: returns who counts now.
+    """
+
+    def __init__(self, store: Store, results: Path, roll: Callable[[], Roll]) -> None:
+        self._store, self._results, self._roll = store, results, roll
+        self._deciding = asyncio.Lock()
+
+    async def settle(self) -> None:
+        """Write the results folders that a crash left behind the store."""
+        with self._store.transaction() as session:
+            query = select(ReviewRow.study).where(ReviewRow.written.is_(False))
+            behind = session.scalars(query).all()
+        for study in behind:
+            try:
+                await self._write(bytes.fromhex(study))
+            except OSError as error:
+                log.error("results.not_written", study=study[:16], errno=error.errno)
+
+    def standing(self, digest: bytes) -> Standing:
+        """Return how a study stands; raises RefusedError for one that is not here, or has no items yet."""
+        with self._store.transaction() as session:
+            return self._standing(session, digest)
+
+    def earlier(self, standing: Standing, name: str) -> tuple[tuple[str, TableBlock], ...]:
+        """Return earlier contents of an item, the newest first, each with words that say which.
+
+        What it was before it was returned, and the released tables of that name in earlier versions of the study.
+        """
+        study = standing.study
+        digest = study.digest.hex()
+        with self._store.transaction() as session:
+            now = standing.item(name).turn
+            turns = [
+                (f"turn {held.turn}, returned", held.table)
+                for held in reversed(read_turns(session, digest))
+                if held.item.name == name and held.turn < now and held.table is not None
+            ]
+            query = (
+                select(StudyRow.version, ResultRow.document)
+                .join(ResultRow, ResultRow.study == StudyRow.digest)
+                .where(StudyRow.name == study.study, StudyRow.version < study.version)
+                .order_by(StudyRow.version.desc())
+            )
+            versions = [
+                (f"version {version}", table)
+                for version, written in session.execute(query)
+                for table in from_json(written).tables
+                if table.analysis == name
+            ]
+        return (*turns, *versions)
+
+    def file(self, digest: bytes, name: str, reader: Identity) -> ItemFile:
+        """Return an item with its values, once it is noted who reads it.
+
+        Raises AuthenticationError for whoever may not, RefusedError where there is nothing to show.
+        """
+        standing = self.standing(digest)
+        party = standing.panel.parties.get(reader.id)
+        decides = party is not None and (party.role, party.key) == (reader.role, reader.key)
+        if not decides and not (reader.role is Role.AUDITOR and standing.panel.independent(reader)):
+            raise AuthenticationError("values of an item are for those who decide about it, and for auditors")
+        held = standing.item(name)
+        if held.table is None:
+            raise RefusedError(f"{name} is {held.item.state}: the rules let nothing of it through")
+        document, privacy = standing.document, standing.document.privacy
+        file = ItemFile(
+            schema=ITEM_SCHEMA,
+            study=document.study,
+            profile=document.profile,
+            waivers=document.waivers,
+            item=name,
+            state=held.item.state,
+            digest=held.item.digest.hex(),
+            table=held.table,
+            rules=tuple(map(RuleBlock.of, held.rules)),
+            signatures=tuple(map(signature_block, held.item.signatures)),
+            missing=standing.panel.missing(held.item.signatures) if held.item.state is State.QUEUE else (),
+            earlier=tuple(
+                EarlierBlock(since=since, table=table) for since, table in self.earlier(standing, name)
+            ),
+            noise=NO_NOISE if privacy is None else " ".join(privacy.sentences),
+        )
+        self._store.note(Deed(DeedKind.ITEM_READ, digest, digest=held.item.digest, by=reader.id, detail=name))
+        return file
+
+    async def decide(self, decision: Decision) -> Standing:
+        """Take a decision with all that follows from it, and return how the study stands then; the same one again changes nothing.
+
+        Raises:
+            AuthenticationError: the signature is not that of whom it names.
+            RefusedError: the decision has no place.
+        """
+        async with self._deciding:
+            standing = self.standing(decision.study)
+            held = standing.item(decision.item)
+            item = decided(held.item, decision, standing.panel)
+            if item is not held.item:
+                gated = await self._gated_again(standing, decision) if decision.act is Act.RETURN else None
+                with self._store.transaction() as session:
+                    _take(session, standing, held, item, gated)
+                log.info("item.decided", study=standing.study.study, act=decision.act.value, by=decision.by)
+            await self._write(decision.study)
+            return self.standing(decision.study)
+
+    async def _gated_again(self, standing: Standing, decision: Decision) -> Gated:
+        """Return all tables as they would be after a remedy; nothing is kept."""
+        study = decision.study.hex()
+        with self._store.transaction() as session:
+            material = read_material(session, study, standing.review, standing.document)
+            wanted = (*remedies(session, study), (decision.item, decision.remedy))
+        plan = plan_study(standing.study, self._roll().whole(standing.study.roster))
+        try:
+            return await asyncio.to_thread(gated_again, plan, material, wanted)
+        except ConfigurationError as error:  # about the remedy, which the caller wrote
+            raise RefusedError(error.message) from error
+
+    async def _write(self, digest: bytes) -> None:
+        """Let the results folder hold what the store holds, where it does not yet."""
+        with self._store.transaction() as session:
+            if session.get_one(ReviewRow, digest.hex()).written:
+                return
+            written = session.get_one(ResultRow, digest.hex()).document
+            study = parse_canonical(session.get_one(StudyRow, digest.hex()).canonical)
+        folder = release_folder(self._results, study)
+        await asyncio.to_thread(write_release, folder, from_json(written))
+        with self._store.transaction() as session:
+            session.get_one(ReviewRow, digest.hex()).written = True
+
+    def _standing(self, session: Session, digest: bytes) -> Standing:
+        row, result = session.get(StudyRow, digest.hex()), session.get(ResultRow, digest.hex())
+        review = read_review(session, digest.hex())
+        if row is None:
+            raise RefusedError("no such study at this coordinator")
+        if result is None or review is None or row.state not in OVER:
+            raise RefusedError(f"study {row.name} is {row.state}; there are no items to decide about")
+        study, document = parse_canonical(row.canonical), from_json(result.document)
+        roll = self._roll()
+        rosters = [roster.identities for roster in roll.rosters.values()]
+        panel = panel_of(
+            digest,
+            study.release.checkers,
+            [known[row.statistician] for known in rosters if row.statistician in known],
+            roll.now.identities.values(),
+            roll.counted(study.roster).identities.values(),
+            document.sites.survivors,
+        )
+        turns = read_turns(session, digest.hex())
+        seen = frozenset((held.item.name, held.item.digest) for held in turns)
+        items = tuple({held.item.name: held for held in turns}.values())
+        return Standing(study, row.state, document, review, items, panel, seen)
+
+
+def _take(session: Session, standing: Standing, held: HeldItem, item: Item, gated: Gated | None) -> None:
+    """Keep a decision and all that follows from it."""
+    study, signature = standing.study.digest.hex(), item.signatures[-1]
+    by = signature.decision.by
+    add_decision(session, study, held, signature)
+    move_item(session, study, held.with_item(item), by)
+    if gated is not None:
+        for place, made in _made(standing, item, gated).items():
+            if place < len(standing.items):
+                move_item(session, study, standing.items[place].with_item(_out(standing, place, item)), by)
+            add_item(session, study, made, place, by)
+    session.flush()
+    items = read_items(session, study)
+    document = with_items(standing.document, items)
+    result = session.get_one(ResultRow, study)
+    if document != standing.document:
+        result.document = to_json(document)
+        session.get_one(ReviewRow, study).written = False
+    if document.tables != standing.document.tables:
+        digest = hashlib.sha256(result.document).digest()
+        note(session, Deed(DeedKind.RESULT_RELEASED, standing.study.digest, digest=digest, by=by))
+    row, state = session.get_one(StudyRow, study), state_of(document)
+    if row.state != state:
+        note(session, Deed(DeedKind.STUDY_OVER, standing.study.digest, detail=state))
+    row.state, row.reason = state, waits_for(standing.study, document)
+
+
+def _out(standing: Standing, place: int, returned: Item) -> Item:
+    """Return an item out of the queue, where another content takes its place."""
+    item = standing.items[place].item
+    if item.name == returned.name:
+        return returned
+    return Item(item.name, item.digest, after(item.state, Step.RETURN, item.name), item.signatures)
+
+
+def _made(standing: Standing, returned: Item, gated: Gated) -> Mapping[int, HeldItem]:
+    """Return the new contents by their place: of the returned item, and of what the gate changed together with it.
+
+    Raises RefusedError where nothing would change, or a table that has left would have to.
+    """
+    study, made = standing.study, dict[int, HeldItem]()
+    shown = {table.analysis for table in gated.tables}
+    places = {held.item.name: place for place, held in enumerate(standing.items)}
+    for name in dict.fromkeys((*places, *(table.analysis for table in gated.tables))):
+        if name not in places:
+            made[len(places) + len(made)] = gated_item(study, name, gated)
+            continue
+        before = standing.items[places[name]].item
+        anew = gated_item(study, name, gated, standing.items[places[name]].turn + 1)
+        if name == returned.name:
+            if name in shown or gated.of(name):
+                computed_again(returned, anew.item.digest)
+                made[places[name]] = anew
+        elif anew.item.digest != before.digest and before.state is State.QUEUE:
+            made[places[name]] = anew
+        elif anew.item.digest != before.digest and before.state is State.RELEASED:
+            raise RefusedError(
+                f"{returned.name}: with that remedy {name}, which is released, would have to change; retract {name} first, or "
+                f"withhold {returned.name}"
+            )
+    for anew in made.values():
+        if (anew.item.name, anew.item.digest) in standing.seen:
+            raise RefusedError(
+                f"{anew.item.name}: that content was looked at and returned before; withhold it"
+            )
+    return made

@@ -1,0 +1,123 @@
+"""What the rules in force come to, for the cohort gate: how small is small, what is rounded, how many people a figure needs."""
+
+from dataclasses import dataclass
+
+from cohortsum.crypto.errors import StudyFileError
+from cohortsum.study.catalogue.controls import Control, MinimumN, Of, OnlyPercentiles, RoundTo, SuppressCells
+from cohortsum.study.catalogue.outputs import Output
+from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.disclosure.demands import Demands, demands_of, families_of
+from cohortsum.study.disclosure.rounding import Rounding
+from cohortsum.study.disclosure.rules import Rule
+from cohortsum.study.disclosure.verdict import Regime
+from cohortsum.study.disclosure.waiving import InForce, in_force
+
+NOTHING_HIDDEN = 1
+"""A threshold below which no count is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The rules of one release.
+
+    Attributes:
+        study: the study.
+        regime: of the sites in the sum.
+        rules: in force.
+        demands: what they ask of the study.
+        noised: whether the sums carry noise: then counts are not exact, and neither hidden nor rounded.
+    """
+
+    study: FrozenStudy
+    regime: Regime
+    rules: InForce
+    demands: Demands
+    noised: bool
+
+    @property
+    def threshold(self) -> int:
+        """The least count that is shown: one for all tables of a study, which are judged together; a multiple of the base."""
+        if self.noised:
+            return NOTHING_HIDDEN
+        sizes = [self.regime.count, NOTHING_HIDDEN]
+        for decisions in self.demands.decisions.values():
+            for decision in decisions:
+                if decision.output is Output.COUNT:
+                    sizes += [_least(held.rule.control) for held in decision.held]
+        least = max(sizes)
+        return least if least == NOTHING_HIDDEN else -(-least // self.base) * self.base
+
+    @property
+    def base(self) -> int:
+        """Of which printed counts are multiples; 1 leaves them."""
+        if self.noised:
+            return 1
+        asked = self.study.release.round_to or 1
+        return max(
+            [asked, *(control.base or 1 for control in self._controls() if isinstance(control, RoundTo))]
+        )
+
+    @property
+    def rounding(self) -> Rounding:
+        """How counts are printed; raises StudyFileError for a base that is even."""
+        if self.base % 2 == 0:
+            raise StudyFileError(
+                f"study {self.study.study}: release.round_to: expected an odd number, because an even one has ties; write "
+                f"{self.base + 1}"
+            )
+        df = 10 if "residual_df" in self.rules.own else None
+        return Rounding(Rule(threshold=self.threshold), self.base, df)
+
+    def figure(self, analysis: str, variable: str | None = None) -> int:
+        """Return how many people a figure of an analysis needs."""
+        return self.demands.minimum(Of.GROUP, analysis, variable)
+
+    def digits(self, analysis: str, variable: str) -> int | None:
+        """Return to how many significant digits figures of a variable are rounded, None where no rule asks for it."""
+        asked = [
+            rule.control.digits
+            for rule in self.demands.rules(analysis, variable)
+            if isinstance(rule.control, RoundTo) and rule.control.digits is not None
+        ]
+        return min(asked, default=None)
+
+    def percentiles(self, analysis: str, variable: str) -> frozenset[int] | None:
+        """Return the only percentiles that may be shown of a variable; None where every one may."""
+        only = [
+            frozenset(rule.control.percentiles)
+            for rule in self.demands.rules(analysis, variable)
+            if isinstance(rule.control, OnlyPercentiles)
+        ]
+        return frozenset.intersection(*only) if only else None
+
+    def has(self, rule_id: str, analysis: str) -> bool:
+        """Whether a rule of the catalogue holds for an analysis."""
+        return any(rule.id == rule_id for rule in self.demands.rules(analysis))
+
+    def imaging(self, variable: str) -> bool:
+        """Whether a variable is an imaging measure, or may be one."""
+        return any(family is None or family.imaging for family in families_of(self.study, variable))
+
+    def _controls(self) -> tuple[Control, ...]:
+        return tuple(
+            held.rule.control
+            for decisions in self.demands.decisions.values()
+            for decision in decisions
+            for held in decision.held
+        )
+
+
+def settings_of(study: FrozenStudy, regime: Regime) -> Settings:
+    """Return the settings of a release of a study."""
+    rules = in_force(regime)
+    return Settings(study, regime, rules, demands_of(study, rules), study.privacy.noise != "none")
+
+
+def _least(control: Control) -> int:
+    match control:
+        case SuppressCells(below=below):
+            return below
+        case MinimumN(n=n, of=Of.GROUP):
+            return n
+        case _:
+            return NOTHING_HIDDEN
