@@ -68,6 +68,11 @@ class WitnessedRound:
     signers: tuple[int, ...]
 
     @property
+    def advertised(self) -> tuple[int, ...]:
+        """U1."""
+        return tuple(sorted(self.adverts))
+
+    @property
     def dropped(self) -> tuple[int, ...]:
         """The sites of U2 without U3, whose mask seeds were opened."""
         return tuple(sorted(self.delivered - set(self.survivors)))
