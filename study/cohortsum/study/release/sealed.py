@@ -120,7 +120,7 @@ def read_sealed(data: bytes, name: str) -> SealedRound:
 
 
 def check_sealed(
-    held: SealedRound, proven: WitnessedRound, roster: Roster, length: int | None, name: str
+    held: SealedRound, proven: WitnessedRound, auditors: Sequence[Identity], length: int | None, name: str
 ) -> None:
     """Raise AuthenticationError unless a sealed round has everything it must, for every auditor.
 
@@ -129,13 +129,13 @@ def check_sealed(
     Args:
         held: the sealed round.
         proven: the round that it must be.
-        roster: without denied identities.
+        auditors: who must be able to open it.
         length: how many numbers travelled, where that is known.
         name: the file.
     """
     if held.context != proven.context:
         raise AuthenticationError(f"{name}: of another round than the one beside it")
-    lacking = [one.id for one in auditors_of(roster) if one.id not in held.wrapped]
+    lacking = [one.id for one in auditors if one.id not in held.wrapped]
     if lacking:
         raise AuthenticationError(f"{name}: not sealed to {', '.join(lacking)}, an auditor of the roster")
     sizes = {len(words) - OVERHEAD_BYTES for words in held.words}
