@@ -24,6 +24,7 @@ from cohortsum.cli import (
     node_studies,
     node_watch,
     notices,
+    release,
     results,
     study,
     study_files,
@@ -49,6 +50,7 @@ app.add_typer(keys.app, name="key")
 app.add_typer(coordinator_admin.app, name="coordinator")
 app.add_typer(node_admin.app, name="node")
 app.add_typer(audit.app, name="audit")
+app.add_typer(release.app, name="release")
 app.add_typer(results.app, name="results")
 app.command("test-notice")(notices.test_notice)
 study.app.command("init")(study_files.init)

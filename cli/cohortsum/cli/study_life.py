@@ -7,7 +7,7 @@ A statistician proves who they are with the key that is in the roster; ``operato
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -90,7 +90,7 @@ def submit(
     out: Annotated[Path | None, typer.Option(help="Keep the signed study in this new file.")] = None,
 ) -> None:
     """Sign a study and hand it to the coordinator; its enrolment begins at once."""
-    person = _person(coordinator, roster, key, identity)
+    person = person_of(coordinator, roster, key, identity)
     signed = _signed(file, person)
     study = open_study(signed, person.roster)
     if out is not None:
@@ -114,12 +114,12 @@ def amend(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")] = False,
 ) -> None:
     """Show what a new version changes, then sign it and hand it in; every site decides anew."""
-    person = _person(coordinator, roster, key, identity)
+    person = person_of(coordinator, roster, key, identity)
     signed = _signed(file, person)
     study = open_study(signed, person.roster)
 
     async def earlier(desk: "Desk") -> FrozenStudy:
-        entry = _find(await desk.studies(), study.study)
+        entry = find_study(await desk.studies(), study.study)
         return parse_canonical((await desk.study(entry.digest)).canonical)
 
     before = person.ask(earlier)
@@ -138,7 +138,7 @@ def amend(
 
 def show_list(coordinator: Coordinator, roster: RosterFile, key: KeyFile, identity: Identity) -> None:
     """List the studies at the coordinator."""
-    entries = _person(coordinator, roster, key, identity).ask(lambda desk: desk.studies())
+    entries = person_of(coordinator, roster, key, identity).ask(lambda desk: desk.studies())
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("study", "version", "state", "digest"):
         table.add_column(heading, no_wrap=True)
@@ -156,7 +156,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """Show who has answered, who is present, what blocks, and what would be lost."""
-    found = _person(coordinator, roster, key, identity).ask(lambda desk: _status_of(desk, name))
+    found = person_of(coordinator, roster, key, identity).ask(lambda desk: _status_of(desk, name))
     if as_json:
         typer.echo(json.dumps(asdict(found) | {"digest": found.digest.hex()}, indent=1, default=str))
         return
@@ -167,10 +167,10 @@ def withdraw(
     name: Named, coordinator: Coordinator, roster: RosterFile, key: KeyFile, identity: Identity
 ) -> None:
     """Take a study back: open rounds end, released results stand."""
-    person = _person(coordinator, roster, key, identity)
+    person = person_of(coordinator, roster, key, identity)
 
     async def take_back(desk: "Desk") -> "StudyEntry":
-        entry = _find(await desk.studies(), name)
+        entry = find_study(await desk.studies(), name)
         await desk.withdraw(sign_withdrawal(entry.digest, identity, person.signer.key))
         return entry
 
@@ -186,13 +186,13 @@ def get(
     key: KeyFile,
     identity: Identity,
 ) -> None:
-    """Fetch the released result of a study: result.json, a page, tables and figures."""
+    """Fetch what is released of a study: result.json, a page, tables and figures."""
     if out.exists():
         raise ConfigurationError(f"--out {out}: exists already and is not overwritten; name another")
-    person = _person(coordinator, roster, key, identity)
+    person = person_of(coordinator, roster, key, identity)
 
     async def fetch(desk: "Desk") -> object:
-        return await desk.result(_find(await desk.studies(), name).digest)
+        return await desk.result(find_study(await desk.studies(), name).digest)
 
     document = person.ask(fetch)
     from cohortsum.coordinator.publish import write_release  # loads the plotting library
@@ -226,10 +226,10 @@ def print_status(found: "StudyStatus") -> None:
 
 
 async def _status_of(desk: "Desk", name: str) -> "StudyStatus":
-    return await desk.status(_find(await desk.studies(), name).digest)
+    return await desk.status(find_study(await desk.studies(), name).digest)
 
 
-def _find(entries: "tuple[StudyEntry, ...]", name: str) -> "StudyEntry":
+def find_study(entries: "tuple[StudyEntry, ...]", name: str) -> "StudyEntry":
     """Return the newest version of a study by id, or exactly ``ID@VERSION``."""
     fitting = [entry for entry in entries if name in (entry.name, f"{entry.name}@{entry.version}")]
     if not fitting:
@@ -246,15 +246,17 @@ def _signed(file: Path, person: Person) -> SignedStudy:
     return sign_study(study, person.signer.identity.id, person.signer.key)
 
 
-def _person(coordinator: str, roster: Path, key: Path, identity: str) -> Person:
-    """Return who asks; raises ConfigurationError unless the roster has the key's public half under this id."""
+def person_of(
+    coordinator: str, roster: Path, key: Path, identity: str, roles: Sequence[Role] = (Role.STATISTICIAN,)
+) -> Person:
+    """Return who asks; raises ConfigurationError unless the roster has the key's public half under this id, in one of ``roles``."""
     signature = read_signature(roster.with_suffix(".sig"))
     held = open_roster(read(roster), signature, read_public(roster.parent / "operator.pub"), roster.name)
     private = read_key(key)
     entry = held.identities.get(identity)
-    if entry is None or entry.role is not Role.STATISTICIAN or entry.key != private.public:
+    if entry is None or entry.role not in roles or entry.key != private.public:
         raise ConfigurationError(
-            f"'{identity}' with this key is no statistician of {roster.name} (version {held.version}); give the newest "
+            f"'{identity}' with this key is no {' or '.join(roles)} of {roster.name} (version {held.version}); give the newest "
             "roster, or ask the operator to admit you"
         )
     return Person(coordinator, held, Signer(entry, private))

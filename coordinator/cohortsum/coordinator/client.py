@@ -1,10 +1,10 @@
-"""A statistician's line to the coordinator: submit, list, look, take back, fetch a result. One call, one answer, no retries.
+"""A person's line to the coordinator: submit, list, look, take back, decide, fetch. One call, one answer, no retries.
 
 Both ends prove an identity of the roster, as nodes do; what the coordinator answers about a study is for reading and is
 checked where it matters: a fetched result must name the digest of the study that was asked for.
 """
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 import grpc
 
 from cohortsum.coordinator.hub import StudyEntry
+from cohortsum.coordinator.release_wire import ReleaseList, decision_to_wire, list_from_wire
 from cohortsum.coordinator.status import AttemptStatus, SiteStatus, StudyStatus
 from cohortsum.crypto.certificates import certify, trust_anchor
 from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError
@@ -19,8 +20,10 @@ from cohortsum.protocol.codec import MESSAGE_OPTIONS, WIRE_VERSION
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json
+from cohortsum.report.item_file import ItemFile, item_from_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
+from cohortsum.study.release.decision import Decision
 from cohortsum.wire.v1 import service_pb2, service_pb2_grpc
 
 TIMEOUT_S = 60.0
@@ -32,7 +35,7 @@ R = TypeVar("R")
 
 
 class Desk:
-    """Calls the coordinator under a statistician's identity.
+    """Calls the coordinator under an identity of the roster; what a role may not ask is refused there.
 
     Every method raises RefusedError with the coordinator's sentence where it refuses, and LineError where it does not answer.
 
@@ -94,19 +97,40 @@ class Desk:
 
     async def result(self, digest: bytes) -> ResultDocument:
         """Return the released document of a study; raises AuthenticationError if it is about another one."""
-        parts: list[bytes] = []
         call = self._stub.GetResult(service_pb2.GetResultRequest(digest=digest), timeout=10 * TIMEOUT_S)
+        document = from_json(await self._joined(call))
+        if document.study.digest != digest.hex():
+            raise AuthenticationError("the coordinator handed out the result of another study")
+        return document
+
+    async def releases(self, study: bytes) -> ReleaseList:
+        """Return where every item of a study stands."""
+        request = service_pb2.ListReleasesRequest(wire_version=WIRE_VERSION, study=study)
+        return list_from_wire(await self._asked(self._stub.ListReleases(request, timeout=TIMEOUT_S)))
+
+    async def item(self, study: bytes, name: str) -> ItemFile:
+        """Return an item with its values; raises AuthenticationError unless its digest is that of its table."""
+        request = service_pb2.GetReleaseItemRequest(wire_version=WIRE_VERSION, study=study, item=name)
+        held = await self._joined(self._stub.GetReleaseItem(request, timeout=10 * TIMEOUT_S))
+        return item_from_json(held, study, name)
+
+    async def decide(self, decision: Decision) -> None:
+        """Hand a signed decision in."""
+        await self._asked(self._stub.Decide(decision_to_wire(decision), timeout=10 * TIMEOUT_S))
+
+    async def _joined(self, call: AsyncIterable[service_pb2.ResultChunk]) -> bytes:
+        """Return a document that comes in pieces."""
+        parts: list[bytes] = []
         try:
             async for chunk in call:
                 parts.append(chunk.document)
                 if sum(map(len, parts)) > MAX_DOCUMENT_BYTES:
-                    raise RefusedError(f"a result of more than {MAX_DOCUMENT_BYTES} bytes; nothing was kept")
+                    raise RefusedError(
+                        f"a document of more than {MAX_DOCUMENT_BYTES} bytes; nothing was kept"
+                    )
         except grpc.aio.AioRpcError as error:
             raise self._fault(error) from error
-        document = from_json(b"".join(parts))
-        if document.study.digest != digest.hex():
-            raise AuthenticationError("the coordinator handed out the result of another study")
-        return document
+        return b"".join(parts)
 
     async def _asked(self, call: Awaitable[R]) -> R:
         try:

@@ -28,12 +28,13 @@ from cohortsum.coordinator.item_rows import (
 from cohortsum.coordinator.items import HeldItem, gated_item, signature_block, state_of, waits_for, with_items
 from cohortsum.coordinator.publish import release_folder, write_release
 from cohortsum.coordinator.recompute import gated_again, read_material
+from cohortsum.coordinator.release_wire import ItemLine, ReleaseList
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.store import OVER, ResultRow, ReviewRow, Store, StudyRow, note
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RefusedError
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.roster import Identity, Role
-from cohortsum.report.document import ResultDocument, RuleBlock, TableBlock, from_json, to_json
+from cohortsum.report.document import OUT, ResultDocument, RuleBlock, TableBlock, from_json, to_json
 from cohortsum.report.item_file import ITEM_SCHEMA, EarlierBlock, ItemFile
 from cohortsum.report.page import NO_NOISE
 from cohortsum.study.definition import FrozenStudy, parse_canonical
@@ -107,6 +108,21 @@ class ReviewDesk:
         with self._store.transaction() as session:
             return self._standing(session, digest)
 
+    def lines(self, digest: bytes, reader: Identity) -> ReleaseList:
+        """Return where every item of a study stands; digests for those who may see values."""
+        standing = self.standing(digest)
+        reads, panel = _reads(standing.panel, reader), standing.panel
+        lines = tuple(
+            ItemLine(
+                held.item.name,
+                held.item.state.value,
+                held.item.digest if reads or held.item.state in OUT else b"",
+                panel.missing(held.item.signatures) if held.item.state is State.QUEUE else (),
+            )
+            for held in standing.items
+        )
+        return ReleaseList(standing.state, lines)
+
     def earlier(self, standing: Standing, name: str) -> tuple[tuple[str, TableBlock], ...]:
         """Return earlier contents of an item, the newest first, each with words that say which.
 
@@ -141,9 +157,7 @@ class ReviewDesk:
         Raises AuthenticationError for whoever may not, RefusedError where there is nothing to show.
         """
         standing = self.standing(digest)
-        party = standing.panel.parties.get(reader.id)
-        decides = party is not None and (party.role, party.key) == (reader.role, reader.key)
-        if not decides and not (reader.role is Role.AUDITOR and standing.panel.independent(reader)):
+        if not _reads(standing.panel, reader):
             raise AuthenticationError("values of an item are for those who decide about it, and for auditors")
         held = standing.item(name)
         if held.table is None:
@@ -234,6 +248,13 @@ class ReviewDesk:
         seen = frozenset((held.item.name, held.item.digest) for held in turns)
         items = tuple({held.item.name: held for held in turns}.values())
         return Standing(study, row.state, document, review, items, panel, seen)
+
+
+def _reads(panel: Panel, reader: Identity) -> bool:
+    """Whether somebody may see values that have not left: who decides about them, and auditors."""
+    party = panel.parties.get(reader.id)
+    decides = party is not None and (party.role, party.key) == (reader.role, reader.key)
+    return decides or (reader.role is Role.AUDITOR and panel.independent(reader))
 
 
 def _take(session: Session, standing: Standing, held: HeldItem, item: Item, gated: Gated | None) -> None:

@@ -1,7 +1,7 @@
 """The gRPC edge: who is calling, what is too large, and bytes to packets. Everything else is the runner's."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from cohortsum.coordinator.faults import public_fault
 from cohortsum.coordinator.hub import Hub
 from cohortsum.coordinator.metrics import Tally
+from cohortsum.coordinator.release_wire import decision_from_wire, list_to_wire
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
@@ -28,6 +29,7 @@ from cohortsum.protocol.codec import (
     packet_from_wire,
 )
 from cohortsum.protocol.roster import Identity, Role
+from cohortsum.report.item_file import item_to_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
@@ -36,6 +38,8 @@ MAX_WAIT_S = 30.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
 CALLERS = frozenset({Role.SITE, Role.STATISTICIAN, Role.CHECKER, Role.AUDITOR})
 """Roles that may call at all; single calls ask for one of them."""
+READERS = (Role.CHECKER, Role.SITE, Role.AUDITOR)
+"""Roles that may see values before they have left."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -212,16 +216,50 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         document = b""
         async with guarded("GetResult", context, self._tally):
             document = self._hub.document(request.digest, self._caller(context).id)
-        for start in range(0, len(document), MAX_CHUNK_BYTES):
-            yield service_pb2.ResultChunk(document=document[start : start + MAX_CHUNK_BYTES])
+        for piece in _pieces(document):
+            yield piece
 
-    def _caller(self, context: Context, role: Role | None = None) -> Identity:
-        """Return the identity, in the newest roster and not denied, whose key certified the caller's TLS key."""
+    async def ListReleases(
+        self, request: service_pb2.ListReleasesRequest, context: Context
+    ) -> service_pb2.ListReleasesReply:
+        """Return where every item of a study stands."""
+        async with guarded("ListReleases", context, self._tally):
+            caller = self._caller(context)
+            _check_version(request.wire_version)
+            return list_to_wire(self._hub.review.lines(request.study, caller))
+        raise AssertionError("a refused call was aborted")
+
+    async def GetReleaseItem(
+        self, request: service_pb2.GetReleaseItemRequest, context: Context
+    ) -> AsyncGenerator[service_pb2.ResultChunk]:
+        """Return one item with its values to whoever decides about it, and to auditors."""
+        file = b""
+        async with guarded("GetReleaseItem", context, self._tally):
+            caller = self._caller(context, *READERS)
+            _check_version(request.wire_version)
+            file = item_to_json(self._hub.review.file(request.study, request.item, caller))
+        for piece in _pieces(file):
+            yield piece
+
+    async def Decide(self, request: service_pb2.ReleaseDecision, context: Context) -> service_pb2.SubmitReply:
+        """Take a decision of the caller about an item."""
+        async with guarded("Decide", context, self._tally):
+            caller = self._caller(context, Role.CHECKER, Role.SITE)
+            if request.by != caller.id:
+                raise AuthenticationError("a decision is handed in by whoever signed it")
+            await self._hub.decide(decision_from_wire(request))
+        return service_pb2.SubmitReply()
+
+    def _caller(self, context: Context, *roles: Role) -> Identity:
+        """Return the identity, in the newest roster and not denied, whose key certified the caller's TLS key.
+
+        It has one of ``roles``, or without any one of `CALLERS`.
+        """
         pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
         if pem is None:
             raise AuthenticationError
         identity = self._hub.roll.now.identities.get(certified_name(pem))
-        if identity is None or identity.role not in (CALLERS if role is None else {role}):
+        if identity is None or identity.role not in (roles or CALLERS):
             raise AuthenticationError
         check_certified(pem, identity.id, identity.key)
         if identity.role is Role.SITE:
@@ -290,6 +328,11 @@ class CertificateDesk:
         return grpc.ssl_server_certificate_configuration(
             [(tls.private_key, tls.certificate)], root_certificates=anchors
         )
+
+
+def _pieces(document: bytes) -> Iterator[service_pb2.ResultChunk]:
+    for start in range(0, len(document), MAX_CHUNK_BYTES):
+        yield service_pb2.ResultChunk(document=document[start : start + MAX_CHUNK_BYTES])
 
 
 def _check_version(version: int) -> None:

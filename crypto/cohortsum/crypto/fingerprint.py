@@ -4,6 +4,9 @@ A key or a roster is 32 bytes; nobody reads those aloud without slips. Twelve wo
 a digest: whoever wants another key or roster behind the same words needs about 2**96 trials (a second preimage). An operator
 who makes both rosters needs 2**48 only, so words compare what an honest operator signed; programs compare whole digests.
 The words differ from one another in their first three letters and by at least three edits. A QR code holds the same words.
+
+Digests of studies and of items of a release have a shorter form of letters and digits (`short_form`): they are compared often, and
+programs compare the whole digest as well.
 """
 
 import difflib
@@ -44,6 +47,18 @@ WORDS: Words = tuple(
     """.split()  # noqa: SIM905 - 256 literals would hide the words
 )
 """The list: place in it is the byte that a word stands for. Never change it: fingerprints are written down."""
+
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's base 32: no I, L, O, U."""
+SHORT_BITS = 75
+
+
+def short_form(value: bytes) -> str:
+    """Return the first 75 bits of a digest for reading aloud, as in ``7KQ-M2X-0TA-9FD-W3C``."""
+    bits = int.from_bytes(value, "big") >> (len(value) * 8 - SHORT_BITS)
+    letters = [ALPHABET[(bits >> shift) & 31] for shift in range(SHORT_BITS - 5, -1, -5)]
+    return "-".join("".join(letters[start : start + 3]) for start in range(0, len(letters), 3))
 
 
 def key_words(public: bytes) -> Words:

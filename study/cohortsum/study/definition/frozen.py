@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cohortsum.crypto.fingerprint import short_form
 from cohortsum.study.definition.expressions import Condition, Expression
 from cohortsum.study.definition.kinds import AnalysisSpec
 from cohortsum.study.definition.models import Privacy, Protection, Release
@@ -88,9 +89,7 @@ class FrozenStudy:
 
         Crockford's base 32 (no I, L, O, U). For people comparing by voice; programs compare `digest`.
         """
-        bits = int.from_bytes(self.digest, "big") >> (len(self.digest) * 8 - 75)
-        letters = ["0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(bits >> shift) & 31] for shift in range(70, -1, -5)]
-        return "-".join("".join(letters[start : start + 3]) for start in range(0, 15, 3))
+        return short_form(self.digest)
 
     @property
     def numbers(self) -> Mapping[str, Number]:

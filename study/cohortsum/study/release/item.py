@@ -55,7 +55,7 @@ def item_digest(study: bytes, content: bytes) -> bytes:
 def checked(item: Item, *, passed: bool, nobody_signs: bool) -> Item:
     """Return a computed item after its checks: withheld by the gate, in the queue, or released where nobody is asked."""
     state = after(item.state, Step.CHECK, item.name)
-    state = after(state, Step.PASS if passed else Step.WITHHOLD, item.name)
+    state = after(state, Step.PASS if passed else Step.REFUSE, item.name)
     if passed and nobody_signs:
         state = after(state, Step.RELEASE, item.name)
     return replace(item, state=state)

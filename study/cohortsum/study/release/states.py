@@ -30,9 +30,10 @@ class State(StrEnum):
 
 
 class Step(StrEnum):
-    """What moves an item."""
+    """What moves an item; `REFUSE` is the gate's, and no decision of anybody's."""
 
     CHECK = "check"
+    REFUSE = "refuse"
     PASS = "pass"  # noqa: S105 - no password
     RELEASE = "release"
     RETURN = "return"
@@ -45,7 +46,7 @@ TRANSITIONS: Mapping[tuple[State, Step], State] = MappingProxyType(
     {
         (State.COMPUTED, Step.CHECK): State.CHECKS,
         (State.CHECKS, Step.PASS): State.QUEUE,
-        (State.CHECKS, Step.WITHHOLD): State.WITHHELD,
+        (State.CHECKS, Step.REFUSE): State.WITHHELD,
         (State.QUEUE, Step.RELEASE): State.RELEASED,
         (State.QUEUE, Step.RETURN): State.RETURNED,
         (State.QUEUE, Step.WITHHOLD): State.WITHHELD,
