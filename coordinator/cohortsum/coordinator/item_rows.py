@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from cohortsum.coordinator.items import DEED_OF, HeldItem
+from cohortsum.coordinator.items import DEED_OF, HeldItem, content_digest
 from cohortsum.coordinator.store import DecisionRow, ItemRow, ReviewRow, note, now
+from cohortsum.crypto.errors import AuthenticationError, StoreError
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.roster import Role
 from cohortsum.report.document import TableBlock
@@ -149,6 +150,10 @@ def _held(session: Session, row: ItemRow) -> HeldItem:
     signatures = tuple(_signature(row, one) for one in session.scalars(query).all())
     item = Item(row.name, bytes.fromhex(row.digest), State(row.state), signatures)
     table = TableBlock.model_validate_json(row.content) if row.content else None
+    if content_digest(bytes.fromhex(row.study), row.name, table) != item.digest:
+        raise StoreError(
+            f"the stored table of {row.name} was altered: it has another digest; restore the store"
+        )
     rules = tuple(
         RuleResult(held["rule"], held["table"], Outcome(held["outcome"]), held["what"])
         for held in json.loads(row.rules)
@@ -169,7 +174,12 @@ def _signature(item: ItemRow, row: DecisionRow) -> Signature:
         row.at,
         row.signature,
     )
-    return Signature(decision, Role(row.role), bytes.fromhex(row.key))
+    key = bytes.fromhex(row.key)
+    try:
+        decision.check(key)
+    except AuthenticationError as error:
+        raise StoreError(f"a stored decision was altered: {error.message}; restore the store") from error
+    return Signature(decision, Role(row.role), key)
 
 
 def _row(session: Session, study: str, held: HeldItem) -> ItemRow:
