@@ -38,6 +38,7 @@ class WitnessedRound:
         context: 32 bytes.
         bound: the sites that the attempt was bound to; empty for one that stood alone.
         earlier: context of the round that opened what did not travel again; empty for none.
+        plan: digest of the plan of an iteration after the first; empty in the first.
         dealt: context of the attempt that dealt this one's secrets ahead; empty where it dealt its own.
         approvals: of the sites that were invited.
         supplies: what each of them had signed to supply.
@@ -55,6 +56,7 @@ class WitnessedRound:
     context: bytes
     bound: tuple[int, ...]
     earlier: bytes
+    plan: bytes
     dealt: bytes
     approvals: Mapping[int, Approval]
     supplies: Mapping[int, frozenset[str]]
@@ -157,6 +159,7 @@ def witnessed(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Witnes
         held.context,
         opening.survivors,
         opening.earlier,
+        opening.plan,
         opening.dealt,
         held.approvals,
         held.supplies,
