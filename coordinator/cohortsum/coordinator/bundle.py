@@ -107,7 +107,8 @@ class Binder:
             if result is None:
                 raise RefusedError(f"study {row.name} is {row.state}; there is no result to prove")
             signed = SignedStudy(row.canonical, row.statistician, row.signature)
-            document = from_json(result.document)
+            written = result.document
+            document = from_json(written)
             query = (
                 select(RoundRow.context)
                 .where(RoundRow.study == digest.hex(), RoundRow.state == "opened")
@@ -134,7 +135,7 @@ class Binder:
             signed,
             papers_of(study.roster),
             transcripts,
-            result.document,
+            written,
             charges_of(plan, rounds, names),
             rules_json(document),
             decisions,
