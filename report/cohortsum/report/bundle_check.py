@@ -239,6 +239,10 @@ def _manifest_signature(
     files: Mapping[str, bytes], manifest: Manifest, roster: Roster, newest: Roster, deny: DenyList
 ) -> None:
     signature = parse_hex(file_of(files, MANIFEST_SIG), SIGNATURE_BYTES, MANIFEST_SIG)
+    if files[MANIFEST_SIG] != signature.hex().encode() + b"\n":  # the one file that no digest covers
+        raise ConfigurationError(
+            f"{MANIFEST_SIG}: expected lower-case hexadecimal digits and a line end; {CURE}"
+        )
     coordinator = newest.coordinator
     if deny.entry_for(coordinator) is not None:
         raise AuthenticationError(
