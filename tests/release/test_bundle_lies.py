@@ -138,7 +138,13 @@ def test_a_promise_of_noise_that_the_study_does_not_make_is_refused() -> None:
             "study_epsilon": 1.0,
             "honest_sites": 3,
         },
-        **{"fallback_epsilon": 2.0, "nano_rho": 10, "sampling_rate": 1.0, "openings": 1, "unprotected": list[str]()},
+        **{
+            "fallback_epsilon": 2.0,
+            "nano_rho": 10,
+            "sampling_rate": 1.0,
+            "openings": 1,
+            "unprotected": list[str](),
+        },
         **{"method": "m", "sentences": []},
     }
     check, sentence = hostile(lambda held: held.update(noise="distributed", privacy=promise))
