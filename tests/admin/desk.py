@@ -23,9 +23,9 @@ class Screen:
     refusal: str
 
 
-def run(*arguments: str | Path) -> Screen:
-    """Run a command; anything but success, an exit code or an error of ours is a bug and raised."""
-    done = RUNNER.invoke(APP, [str(argument) for argument in arguments])
+def run(*arguments: str | Path, given: str | None = None) -> Screen:
+    """Run a command with ``given`` typed in; anything but success, an exit code or an error of ours is a bug and raised."""
+    done = RUNNER.invoke(APP, [str(argument) for argument in arguments], input=given)
     error = done.exception
     if error is not None and not isinstance(error, CohortsumError | SystemExit):
         raise error

@@ -1,21 +1,26 @@
 """Decisions from the store: every step across a restart, what each party may see, remedies, replays, crashes, the audit log."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
 
-from cohortsum.coordinator import review
+from cohortsum.coordinator import recompute, review, taking
 from cohortsum.coordinator.store import DecisionRow, ItemRow, ResultRow, ReviewRow, StudyRow
 from cohortsum.crypto.errors import AuthenticationError, RefusedError, StoreError
 from cohortsum.protocol.audit import DeedKind
 from cohortsum.report.document import from_json
 from cohortsum.report.item_file import item_from_json, item_to_json, queue_item
 from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.disclosure.gate import cohort_gate
+from cohortsum.study.disclosure.verdict import Gated, Regime
+from cohortsum.study.planning import StudyPlan, Sums
 from cohortsum.study.release.checklist import HUMAN
 from cohortsum.study.release.decision import Act, Decision
+from cohortsum.study.results import Table
 from tests.edges.harness import signed_study
 from tests.edges.oracle import check_pooled
 from tests.protocol.consortium import identity_key
@@ -224,6 +229,78 @@ def test_a_remedy_that_does_not_fit_leaves_the_item_in_the_queue(
     play(tmp_path, story)
 
 
+FITTED = asking(1, "none").replace(
+    "  thickness:",
+    "  halves: {kind: quantiles, variables: [age], probabilities: [0.5], edges: [0, 50, 100], refine: 1}\n"
+    "  odds: {kind: glm, family: binomial, outcomes: [dx], event: case, terms: [age, thick]}\n  thickness:",
+)
+
+
+def test_a_study_of_several_rounds_is_computed_again_from_all_of_them(tmp_path: Path) -> None:
+    """Every other table comes out as it was, digest by digest: the rounds were followed exactly."""
+
+    async def begin_fit(world: World) -> None:
+        study = world.over(FITTED)
+        assert world.written(study).round.iterations > 2
+
+    async def give_back(world: World) -> None:
+        study = signed_study(FITTED)[0]
+        before = world.hub.review.standing(study.digest).items
+        await world.decide("chk1", study, "bands", Act.RETURN, COARSER)
+        after = world.hub.review.standing(study.digest).items
+        assert [held.item.name for held in after] == [held.item.name for held in before]
+        assert {
+            held.item.name
+            for held, old in zip(after, before, strict=True)
+            if held.item.digest != old.item.digest
+        } == {"bands"}
+        assert [held.turn for held in after if held.item.name == "bands"] == [2]
+        assert {held.item.state for held in after} == {"queue"}
+
+    play(tmp_path, begin_fit, give_back)
+
+
+def test_a_table_that_left_is_not_changed_by_the_return_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules see all tables together: what hides a cell of one may have to show in another that has left."""
+
+    def linked(plan: StudyPlan, tables: Sequence[Table], sums: Sums, regime: Regime) -> Gated:
+        coarse = any(len(table.rows) == 2 for table in tables if table.analysis == "bands")
+        notes = ("Rounded with bands.",) if coarse else ()
+        return Gated(
+            tuple(
+                replace(table, notes=(*table.notes, *notes)) if table.analysis == "ages" else table
+                for table in tables
+            )
+        )
+
+    async def story(world: World) -> None:
+        study = world.over(asking(1, "none"))
+        monkeypatch.setattr(recompute, "cohort_gate", linked)
+        before = world.hub.review.standing(study.digest)
+        # both wait: both come back
+        await world.decide("chk1", study, "bands", Act.RETURN, COARSER)
+        after = world.hub.review.standing(study.digest)
+        for name, changed in (("ages", True), ("bands", True), ("thickness", False)):
+            assert (after.item(name).item.digest != before.item(name).item.digest) is changed
+            assert after.item(name).turn == 1 + changed
+        assert world.states(study) == QUEUED
+        monkeypatch.setattr(recompute, "cohort_gate", cohort_gate)
+        # released: the return is refused, and nothing is changed
+        await world.decide("chk1", study, "ages", Act.RELEASE)
+        deeds = world.deeds()
+        three = COARSER.replace("[0, 50, 100]", "[0, 25, 50, 100]")
+        with pytest.raises(
+            RefusedError, match="ages, which is released, would have to change; retract ages first"
+        ):
+            await world.decide("chk2", study, "bands", Act.RETURN, three)
+        assert world.deeds() == deeds
+        assert world.states(study) == {"ages": "released", "bands": "queue", "thickness": "queue"}
+
+    play(tmp_path, story)
+
+
 def test_a_dropped_table_stays_returned_and_the_study_is_released_without_it(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         study = world.over(asking(1, "none"))
@@ -320,7 +397,7 @@ def test_a_transaction_that_fails_takes_no_part_of_a_decision(
         def broken(*_: object) -> None:
             raise StoreError("the disk is gone")
 
-        monkeypatch.setattr(review, "with_items", broken)
+        monkeypatch.setattr(taking, "with_items", broken)
         with pytest.raises(StoreError):
             await world.decide("chk1", study, "ages", Act.RELEASE)
         monkeypatch.undo()

@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from cohortsum.coordinator.audit_log import AUDIT
+from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.items import first_items, waits_for, with_items
@@ -24,7 +26,7 @@ from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import Denied, DenyList, nobody_denied
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Regimen
-from cohortsum.protocol.roster import Identity, Roster
+from cohortsum.protocol.roster import Identity
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import FrozenStudy, load_roster
@@ -46,17 +48,18 @@ ITEMS = ("ages", "bands", "thickness")
 COARSER = '{"actions": [{"do": "merge_bins", "variable": "age", "keep_edges": [0, 50, 100]}]}'
 
 
-def rosters() -> dict[int, Roster]:
-    """Return a first version with the sites alone, and a second one with checkers, an auditor and a second statistician."""
+def roster_text(version: int) -> bytes:
+    """Return a first version with the sites alone, or a second one with checkers, an auditor and a second statistician."""
     first = roster_yaml(SITES)
-    later = first.replace(b"roster: 1", b"roster: 2") + b"".join(
+    if version == 1:
+        return first
+    return first.replace(b"roster: 1", b"roster: 2") + b"".join(
         f'\n  - {{id: {name}, role: {role}, name: {name}, organisation: test, key: "ed25519:{identity_key(name).public.hex()}"}}'.encode()
         for name, role in OTHERS
     )
-    return {version: load_roster(text, "consortium.yaml") for version, text in ((1, first), (2, later))}
 
 
-ROSTERS = rosters()
+ROSTERS = {version: load_roster(roster_text(version), "consortium.yaml") for version in (1, 2)}
 
 
 def asking(consortium: int = 1, sites: str = "any", version: int = 1) -> str:
@@ -106,17 +109,24 @@ class World:
         plan = plan_study(study, ROSTERS[1])
         record = StudyRecord(self.store, study, ROSTERS[1])
         record.remember(signed, datetime.now(UTC))
-        context, key = study.digest, RoundKey(study.digest[:16], 1, 1)
         site0 = Signer(ROSTERS[1].identities["site0"], identity_key("site0"))
-        record.attempt_opened(context, key, approve(site0, plan.round, Regimen("open_data"), frozenset()))
-        sums = sums_of(plan, sites)
-        opened = OpenedIteration(context, key, tuple(range(SITES)), sites, sums)
+        opening = approve(site0, plan.round, Regimen("open_data"), frozenset())
+        course = Course(plan)
+        while not course.over:
+            context = sha256(study.digest + bytes([course.iteration])).digest()
+            key = RoundKey(study.digest[:16], course.iteration, 1)
+            record.attempt_opened(context, key, opening)
+            sums = sums_of(course.plan, sites)
+            if course.plan.round.seen:
+                record.iteration_opened(context, range(SITES), sites, sums)
+            course.take(OpenedIteration(context, key, tuple(range(SITES)), sites, sums))
         regime = Regime("open_data")
-        tables = plan.finish(sums)
-        items = first_items(study, tables, cohort_gate(plan, tables, sums, regime))
-        base = result_document(plan, ROSTERS[1], [opened], regime, names=record.names)
+        tables = course.plan.finish(course.sums, course.sites)
+        items = first_items(study, tables, cohort_gate(course.plan, tables, course.sums, regime))
+        base = result_document(plan, ROSTERS[1], course.opened, regime, names=record.names)
         document = with_items(base, items)
-        record.computed(context, sites, document, sums, Review(regime, {}, ""), items)
+        first = course.opened[0]
+        record.computed(first.context, sites, document, first.sums, Review(regime, {}, ""), items)
         write_release(self.results / study.study / f"v{study.version}", document)
         record.wrote()
         record.enter("in review", waits_for(study, document))

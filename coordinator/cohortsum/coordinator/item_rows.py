@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import select
@@ -138,11 +137,6 @@ def remedies(session: Session, study: str) -> tuple[tuple[str, str], ...]:
         .order_by(DecisionRow.id)
     )
     return tuple((name, remedy) for name, remedy in session.execute(query).all())
-
-
-def waiting(items: Sequence[HeldItem]) -> tuple[str, ...]:
-    """Return the names of the items in the queue."""
-    return tuple(held.item.name for held in items if held.item.state is State.QUEUE)
 
 
 def _held(session: Session, row: ItemRow) -> HeldItem:
