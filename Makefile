@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests of pure computing, which two workers share; everything else runs alone, because it has ports, processes and real time.
+PURE := audit crypto ledger noise protocol rank_search report study truths
+
 .PHONY: demo test check format search bench truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
@@ -10,7 +13,8 @@ demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synt
 
 test: $(VENV)/.installed-dev   ## install with the dev extra, then run every check and test
 	$(MAKE) check
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(PURE:%=tests/%)
+	$(BIN)/python -m pytest $(PURE:%=--ignore=tests/%)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -156,9 +156,6 @@ REASONS: dict[str, Callable[[Site], Site]] = {
     "a kind of analysis not allowed": lambda site: replace(
         site, policy=PolicyConfig(profile="open_data", statistics=("summary",))
     ),
-    "too few people for the rules of the profile": lambda site: replace(
-        site, policy=PolicyConfig(profile="dpuk")
-    ),
 }
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from cohortsum.cli.results import read_document
 from cohortsum.cli.simulate import processes
 from cohortsum.cli.simulate.command import Run, run_simulation
-from cohortsum.crypto.errors import NotInThisVersionError, RoundFailedError
+from cohortsum.crypto.errors import RoundFailedError
 from cohortsum.study.definition import freeze, load_study
 from tests.end_to_end.studies import ABIDE, ABIDE_NODE, CNSIM, DATA, IMPAC, IMPAC_NODE, THICKNESS
 
@@ -226,9 +226,3 @@ def test_a_site_without_its_covariate_stays_out_and_the_others_go_on(tmp_path: P
     assert set(run.reasons) == {"broken"}
     assert "broken.csv" in run.reasons["broken"]
     assert "notanumber" not in run.reasons["broken"]
-
-
-def test_dpuk_is_refused_by_name_until_disclosure_control_exists(tmp_path: Path) -> None:
-    with pytest.raises(NotInThisVersionError, match="disclosure control"):
-        simulate(tmp_path, CNSIM, cnsim_folder(tmp_path), profile="dpuk")
-    assert not (tmp_path / "out").exists()

@@ -35,6 +35,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
+from cohortsum.report.notices import Notice
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from tests.admin import desk
@@ -76,6 +77,10 @@ class Town:
         self._stack = AsyncExitStack()
         self._hub_stack = AsyncExitStack()
         self.pool = ThreadPoolExecutor(2)
+        self.notices: list[Notice] = []
+
+    async def _told(self, notice: Notice) -> None:
+        self.notices.append(notice)
 
     def make_node(self, index: int, name: str) -> None:
         folder = desk.make_site(self.home, name, self.target)
@@ -113,7 +118,7 @@ class Town:
         config.spool.mkdir(exist_ok=True)
         with closing(Store(config.store, self.consortium / AUDIT)) as store:
             papers = papers_in(config, self.consortium)
-            place = Place(store, config.spool, config.results, self.pool, self.pace, papers=papers)
+            place = Place(store, config.spool, config.results, self.pool, self.pace, self._told, papers)
             hub = Hub(lambda: book.roll, key, place)
             server, _ = secure_server(ConsortiumService(hub), lambda: book.roll, key, config.listen)
             await hub.resume()

@@ -10,6 +10,7 @@ from cohortsum.crypto.errors import RefusedError
 from cohortsum.node.files import read_key
 from cohortsum.report.document import ResultDocument, from_json, provenance
 from cohortsum.report.item_file import ItemFile, queue_item
+from cohortsum.report.notices import NoticeKind
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.release.checklist import HUMAN
 from cohortsum.study.release.decision import Act, Decision
@@ -42,15 +43,18 @@ class CheckedTown(Town):
         async with self.desk(who, self.key_of(who)) as held:
             return await held.item(study.digest, item)
 
-    async def decide_item(self, who: str, file: ItemFile, act: Act, reason: str = "") -> Decision:
+    def decision(self, who: str, file: ItemFile, act: Act, reason: str = "") -> Decision:
         confirmed = HUMAN if act is Act.RELEASE else ()
-        digests = bytes.fromhex(file.study.digest), file.item, bytes.fromhex(file.digest)
-        made = Decision(*digests, act, reason, "", confirmed, who, AT).sign(
-            read_key(self.home / self.key_of(who))
-        )
+        about = bytes.fromhex(file.study.digest), file.item, bytes.fromhex(file.digest)
+        made = Decision(*about, act, reason, "", confirmed, who, AT)
+        return made.sign(read_key(self.home / self.key_of(who)))
+
+    async def hand_in(self, who: str, made: Decision) -> None:
         async with self.desk(who, self.key_of(who)) as held:
             await held.decide(made)
-        return made
+
+    async def decide_item(self, who: str, file: ItemFile, act: Act, reason: str = "") -> None:
+        await self.hand_in(who, self.decision(who, file, act, reason))
 
     async def states(self, who: str, study: FrozenStudy) -> dict[str, str]:
         async with self.desk(who, self.key_of(who)) as held:
@@ -98,6 +102,16 @@ def test_values_leave_with_the_last_signature_and_a_retraction_takes_them_back(t
             assert seen[0] == seen[1] == seen[2]
             assert queue_item(seen[0]).table.rows
 
+            # whoever is connected hands in their own decisions and nobody else's, and some have none
+            for who, by in (
+                ("chk1", "site1"),
+                ("site1", "chk1"),
+                ("aud1", "aud1"),
+                (STATISTICIAN, STATISTICIAN),
+            ):
+                with pytest.raises(RefusedError, match="not an identity of the roster"):
+                    await town.hand_in(who, town.decision(by, seen[0], Act.RELEASE))
+
             # the decisions need no runner: they outlast a restart between any two of them
             await town.stop_hub()
             await town.start_hub()
@@ -121,6 +135,12 @@ def test_values_leave_with_the_last_signature_and_a_retraction_takes_them_back(t
             assert town.hub.status(study.digest).state == "released"
             assert from_json((results / "result.json").read_bytes()) == document
             assert {path.name for path in results.glob("results/*")} == {f"{item}.csv" for item in ITEMS}
+
+            # the operator was told that signatures are wanted, and when the last one was there
+            assert [notice.kind for notice in town.notices] == [
+                NoticeKind.SIGNATURE_WANTED,
+                NoticeKind.RESULTS_RELEASED,
+            ]
 
             # one entitled party is enough to take it back
             await town.decide_item(

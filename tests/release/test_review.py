@@ -15,6 +15,7 @@ from cohortsum.protocol.audit import DeedKind
 from cohortsum.report.document import from_json
 from cohortsum.report.item_file import item_from_json, item_to_json, queue_item
 from cohortsum.study.definition import FrozenStudy
+from cohortsum.study.disclosure.crosstabs import Earlier
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.verdict import Gated, Regime
 from cohortsum.study.planning import StudyPlan, Sums
@@ -265,7 +266,9 @@ def test_a_table_that_left_is_not_changed_by_the_return_of_another(
 ) -> None:
     """The rules see all tables together: what hides a cell of one may have to show in another that has left."""
 
-    def linked(plan: StudyPlan, tables: Sequence[Table], sums: Sums, regime: Regime) -> Gated:
+    def linked(
+        plan: StudyPlan, tables: Sequence[Table], sums: Sums, regime: Regime, earlier: Sequence[Earlier]
+    ) -> Gated:
         coarse = any(len(table.rows) == 2 for table in tables if table.analysis == "bands")
         notes = ("Rounded with bands.",) if coarse else ()
         return Gated(

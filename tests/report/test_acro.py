@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.report.acro import DPUK, LAYOUT, Limits, acro_files
+from cohortsum.report.document import ResultDocument, RuleBlock, SignatureBlock
 from cohortsum.study.disclosure.audit import audit_pattern
 from cohortsum.study.disclosure.rules import DEFAULT
 from cohortsum.study.disclosure.suppression import Suppression, suppress
@@ -38,8 +39,16 @@ def results_of(files: dict[str, bytes]) -> dict[str, dict[str, Any]]:
     return data["results"]
 
 
+def released(tables: tuple[Table, ...], rules: tuple[RuleResult, ...], at: str) -> ResultDocument:
+    """Return a document whose every item one checker released."""
+    held = document(*tables)
+    signed = (SignatureBlock(by="m.weber", role="checker", act="release", at=at, reason=""),)
+    items = tuple(item.model_copy(update={"signatures": signed}) for item in held.release)
+    return held.model_copy(update={"rules": tuple(map(RuleBlock.of, rules)), "release": items})
+
+
 def written(*tables: Table, rules: tuple[RuleResult, ...] = (), at: str = AT) -> dict[str, bytes]:
-    return dict(acro_files(document(*tables), rules, at))
+    return dict(acro_files(released(tables, rules, at)))
 
 
 def as_text(files: dict[str, bytes]) -> str:
@@ -155,7 +164,9 @@ def test_what_the_viewer_takes_for_html_is_escaped(folder: dict[str, bytes]) -> 
         assert any("&lt;script&gt;" in comment for comment in result["comments"])
 
 
-def test_the_time_is_the_callers_and_equal_arguments_give_equal_bytes(folder: dict[str, bytes]) -> None:
+def test_the_time_is_that_of_the_signature_and_equal_arguments_give_equal_bytes(
+    folder: dict[str, bytes],
+) -> None:
     again = written(suppressed(), thickness_table(("lh_cuneus_thickness",)), rules=results())
     assert again == folder
     assert {result["timestamp"] for result in results_of(folder).values()} == {AT}

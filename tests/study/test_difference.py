@@ -294,7 +294,9 @@ USES = {
 
 
 @pytest.mark.parametrize(
-    "uses", [set(some) for n in range(6) for some in combinations(sorted(USES), n)], ids=str
+    "uses",
+    [set(some) for n in range(6) for some in combinations(sorted(USES), n)],
+    ids=lambda uses: " and ".join(sorted(uses)) or "nowhere",
 )
 def test_a_variable_is_told_once_where_one_place_uses_it_and_otherwise_where_it_is_declared(
     uses: set[str],

@@ -202,9 +202,7 @@ def export(
         return await desk.result(find_study(await desk.studies(), study).digest)
 
     document = person.ask(fetch)
-    signed = [one.at for entry in document.release for one in entry.signatures if one.act == Act.RELEASE]
-    rules = [rule.result() for rule in document.rules]
-    files = list(export_files(document, form, rules, max(signed, default="")))
+    files = list(export_files(document, form))
     for name, content in files:
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.store import IterationRow, ResultRow, RoundRow
 from cohortsum.crypto.errors import RefusedError, StoreError
 from cohortsum.report.document import ResultDocument
+from cohortsum.study.disclosure.crosstabs import Earlier
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.verdict import Gated
 from cohortsum.study.planning import Sites, StudyPlan
@@ -66,7 +67,12 @@ def read_material(session: Session, study: str, review: Review, document: Result
     return Material(tuple(opened[:-1]), opened[-1], sites, review)
 
 
-def gated_again(plan: StudyPlan, material: Material, remedies: Sequence[tuple[str, str]]) -> Gated:
+def gated_again(
+    plan: StudyPlan,
+    material: Material,
+    remedies: Sequence[tuple[str, str]],
+    linked: Sequence[Earlier] = (),
+) -> Gated:
     """Return all tables of a study as they may be shown after these remedies (item and text).
 
     A remedy makes all tables of an analysis anew from the sums, so the latest of an analysis holds alone.
@@ -90,7 +96,7 @@ def gated_again(plan: StudyPlan, material: Material, remedies: Sequence[tuple[st
         made = apply_remedy(plan, material.sums, material.sites, item, remedy_from_json(text))
         tables = {name: table for name, table in tables.items() if analysis_of(name) != analysis}
         tables |= {table.analysis: table for table in made}
-    return cohort_gate(plan, _ordered(plan, tables), material.sums, material.review.regime)
+    return cohort_gate(plan, _ordered(plan, tables), material.sums, material.review.regime, linked)
 
 
 def analysis_of(item: str) -> str:

@@ -5,8 +5,9 @@ and only this module turns one into the other. It knows every site that the rost
 is denied later is still named in what happened before.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from sqlalchemy import select
 
 from cohortsum.coordinator.item_rows import Review, add_item, add_review
 from cohortsum.coordinator.items import HeldItem
+from cohortsum.coordinator.linked_releases import linked_releases
 from cohortsum.coordinator.store import (
     OVER,
     AnswerRow,
@@ -36,6 +38,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.crosstabs import Earlier
 from cohortsum.study.sums import Integers, pack, unpack
 
 TRANSCRIPT = frozenset({Kind.ADVERT, Kind.SHARES, Kind.MASKED, Kind.CONSISTENCY})
@@ -331,6 +334,16 @@ class StudyRecord:
             if document.tables:
                 digest = hashlib.sha256(written).digest()
                 note(session, Deed(DeedKind.RESULT_RELEASED, self.study.digest, context, digest))
+
+    def linked(self, survivors: Collection[str]) -> tuple[Earlier, ...]:
+        """Return the crosstabs that other studies over the same people showed or may show."""
+        with self._store.transaction() as session:
+            return linked_releases(session, self.study, survivors)
+
+    @property
+    def releasing(self) -> asyncio.Lock:
+        """Held while tables are judged and kept."""
+        return self._store.releasing
 
     def written(self) -> bool:
         """Whether the results folder holds what the store holds."""

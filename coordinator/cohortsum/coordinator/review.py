@@ -19,6 +19,7 @@ from cohortsum.coordinator.item_rows import (
     remedies,
 )
 from cohortsum.coordinator.items import signature_block
+from cohortsum.coordinator.linked_releases import linked_releases
 from cohortsum.coordinator.publish import release_folder, write_release
 from cohortsum.coordinator.recompute import gated_again, read_material
 from cohortsum.coordinator.release_wire import ItemLine, ReleaseList
@@ -53,7 +54,6 @@ class ReviewDesk:
 
     def __init__(self, store: Store, results: Path, roll: Callable[[], Roll]) -> None:
         self._store, self._results, self._roll = store, results, roll
-        self._deciding = asyncio.Lock()
 
     async def settle(self) -> None:
         """Write the results folders that a crash left behind the store."""
@@ -153,7 +153,7 @@ class ReviewDesk:
             AuthenticationError: the signature is not that of whom it names.
             RefusedError: the decision has no place.
         """
-        async with self._deciding:
+        async with self._store.releasing:
             standing = self.standing(decision.study)
             held = standing.item(decision.item)
             item = decided(held.item, decision, standing.panel)
@@ -171,9 +171,10 @@ class ReviewDesk:
         with self._store.transaction() as session:
             material = read_material(session, study, standing.review, standing.document)
             wanted = (*remedies(session, study), (decision.item, decision.remedy))
+            linked = linked_releases(session, standing.study, standing.document.sites.survivors)
         plan = plan_study(standing.study, self._roll().whole(standing.study.roster))
         try:
-            return await asyncio.to_thread(gated_again, plan, material, wanted)
+            return await asyncio.to_thread(gated_again, plan, material, wanted, linked)
         except ConfigurationError as error:  # about the remedy, which the caller wrote
             raise RefusedError(error.message) from error
 

@@ -10,8 +10,9 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, RefusedError, RemoteProtocolError
+from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
@@ -41,6 +42,7 @@ from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.regimens import regime_of_sites
+from cohortsum.study.disclosure.waiving import holding
 from cohortsum.study.planning import StudyPlan, by_block
 from cohortsum.study.sums import Integers
 
@@ -402,14 +404,11 @@ class StudyRunner:
         tables = (
             course.plan.cut_short(unfinished) if unfinished else course.plan.finish(course.sums, course.sites)
         )
-        first, survivors = course.opened[0], map(self._record.id_of, course.opened[0].survivors)
+        first = course.opened[0]
+        survivors = tuple(map(self._record.id_of, first.survivors))
         # of a site that was denied and forgotten since, the strictest profile is taken
         regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in survivors})
-        try:
-            gated = cohort_gate(course.plan, tables, course.sums, regime)
-        except RefusedError as error:  # nothing was shown to anybody
-            return Outcome(None, error.message)
-        items = first_items(self.plan.study, tables, gated)
+        regime = replace(regime, waivers=holding(regime.waivers, self._clock.now().date()))
         base = result_document(
             self.plan,
             self._roster,
@@ -418,10 +417,14 @@ class StudyRunner:
             names=self._record.names,
             builds_on=self._builds_on,
         )
-        document = with_items(base, items)
         sums = course.sums if len(course.opened) == 1 else first.sums
         review = Review(regime, self._served, unfinished)
-        self._record.computed(first.context, first.survivors, document, sums, review, items)
+        async with self._record.releasing:
+            linked = self._record.linked(survivors)
+            gate = partial(cohort_gate, course.plan, tables, course.sums, regime, linked)
+            items = first_items(self.plan.study, tables, await asyncio.to_thread(gate))
+            document = with_items(base, items)
+            self._record.computed(first.context, first.survivors, document, sums, review, items)
         await self._write(document)
         return Outcome(document, waits_for(self.plan.study, document))
 

@@ -8,6 +8,7 @@ What was done goes into the audit log with the transaction that makes it durable
 the log's head is in it.
 """
 
+import asyncio
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -220,9 +221,13 @@ class Store:
     Args:
         url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``.
         audit: the file of the audit log; None writes none, for simulations and for whoever only looks.
+
+    Attributes:
+        releasing: held while tables are judged and kept: each release must know what the ones before it showed.
     """
 
     def __init__(self, url: str, audit: Path | None = None) -> None:
+        self.releasing = asyncio.Lock()
         self._lock = threading.RLock()
         self._audit = None if audit is None else AuditLog(audit)
         with self._errors():

@@ -19,22 +19,24 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, regimen_of, rules_of, status_of
+from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, regimen_of, status_of
+from cohortsum.node.site_gate import screen
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.approvals import approve
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.ledger import History, Limits, PeopleSet, Request, Status, Step
-from cohortsum.protocol.messages import Envelope
+from cohortsum.protocol.messages import Envelope, Packet
+from cohortsum.protocol.outgoing import check_packet
+from cohortsum.protocol.outgoing_fields import Known
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site_states import EarlierRound
 from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.cells import Cells, expected_cells
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
-from cohortsum.study.disclosure.demands import demands_of
-from cohortsum.study.disclosure.site_gate import not_supplied
+from cohortsum.study.disclosure.verdict import PROFILES
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.spending import Spending, spending_of
 
@@ -83,7 +85,8 @@ class Joined:
     """A study this site takes part in, with its data ready.
 
     ``people`` are the people sets of what it supplies, None where no rule of this site is about people; ``cells`` is how they
-    must overlap at a protected site; ``spending`` is what the study may cost this site's people, None without noise.
+    must overlap at a protected site; ``spending`` is what the study may cost this site's people, None without noise; ``known`` is what
+    messages of this study may name.
     """
 
     plan: StudyPlan
@@ -98,6 +101,7 @@ class Joined:
     status: Status
     cells: Cells = field(repr=False)
     spending: Spending | None
+    known: Known = field(repr=False)
 
     @property
     def protected(self) -> bool:
@@ -149,7 +153,7 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
 
     Raises NotTakingPartError or ConfigurationError with the reason why the site stays out; nothing is left open then.
     """
-    decision = in_force(site, study)
+    decision, name = in_force(site, study), site.signer.identity.id
     refuse_unbuilt(study)
     if site.ledger.restored_since() is not None:
         raise PolicyError(
@@ -168,20 +172,18 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
     try:
         site.ledger.epochs.bind(site.epoch, tables.digest)
         for line in tables.report:
-            log.info("data.report", site=site.signer.identity.id, study=study.study, line=line)
-        number, having = plan.having(tables.batches())
-        supplied = plan.suppliable(having, floors.min_participants_per_site)
+            log.info("data.report", site=name, study=study.study, line=line)
+        screened = screen(plan, site.policy, tables, floors.min_participants_per_site)
+        tables, number, supplied = screened.tables, screened.people, screened.supplied
         if number < floors.min_participants_per_site:
             raise DataError(
                 f"fewer people of the cohort than min_participants_per_site {floors.min_participants_per_site}"
             )
-        kept_back = not_supplied(plan, demands_of(study, rules_of(site.policy)), number, having)
-        for item, reason in kept_back.items():
-            log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
-        supplied -= kept_back.keys()
+        for item, reason in screened.left_out.items():
+            log.warning("study.not_supplied", site=name, study=study.study, item=item, reason=reason)
         ruled, status, spending = limits_of(study, site.policy), status_of(site.policy), spending_of(plan)
         protected = status is Status.PROTECTED and spending is None
-        supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses))
+        supplied = plan.narrowed(supplied, _allowed(study, protected, decision.analyses, name))
         limits = ruled or Limits(1, study.protection.max_colluding_sites, study.protection.min_honest_inputs)
         people, cells = None, frozenset[frozenset[str]]()
         if site.ledger.status() not in (None, status):
@@ -205,13 +207,15 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             allowed = allowance(plan, people, supplied, history_of(site), limits)
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
-                log.warning("study.not_supplied", study=study.study, item=item, reason=reason)
+                log.warning("study.not_supplied", site=name, study=study.study, item=item, reason=reason)
         if spending is not None:
             site.ledger.budget.reserve(study, spending, budget_of(site.policy))
     except BaseException:
         tables.close()
         raise
     approval = approve(site.signer, plan.round, regimen_of(site.policy), supplied)
+    known = Known(plan.round, pinned, frozenset(PROFILES), waivers=regimen_of(site.policy).waivers)
+    check_packet(Packet(approval), known)
     return Joined(
         plan,
         floors,
@@ -225,15 +229,24 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         status,
         cells,
         spending,
+        known,
     )
 
 
-def _allowed(study: FrozenStudy, protected: bool, approved: frozenset[str] | None) -> frozenset[str] | None:
+def _allowed(
+    study: FrozenStudy, protected: bool, approved: frozenset[str] | None, site: str
+) -> frozenset[str] | None:
     """Return the analyses this site takes part in, None for all: a protected site in none whose sums tell sites apart."""
     telling = {name for name, spec in study.analyses.items() if spec.tells_sites}
     if not protected or not telling:
         return approved
-    log.warning("study.not_supplied", study=study.study, item=", ".join(sorted(telling)), reason=TELLS_SITES)
+    log.warning(
+        "study.not_supplied",
+        site=site,
+        study=study.study,
+        item=", ".join(sorted(telling)),
+        reason=TELLS_SITES,
+    )
     return (frozenset(study.analyses) if approved is None else approved) - telling
 
 

@@ -28,7 +28,8 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import floors_for, limits_of, rules_of, status_of
+from cohortsum.node.policy import floors_for, limits_of, status_of
+from cohortsum.node.site_gate import Screened, screen
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
 from cohortsum.protocol.ledger import Limits, Request, Status, Step
@@ -36,8 +37,6 @@ from cohortsum.protocol.roster import SiteId
 from cohortsum.study.cells import expected_cells
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy
-from cohortsum.study.disclosure.demands import demands_of
-from cohortsum.study.disclosure.site_gate import not_supplied
 from cohortsum.study.planning import StudyPlan
 
 WORD_BYTES = 8
@@ -136,17 +135,16 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         return Preview(plan, asked.statistician, tuple(findings), None, (), {})
     with tables:
         findings.append(ok("tables", "every table, column and code that the study needs can be read"))
-        people, having = plan.having(tables.batches())
-        kept_back = not_supplied(plan, demands_of(study, rules_of(policy)), people, having)
-        supplied = plan.suppliable(having, floor) - kept_back.keys()
-        findings += [_people(people, floor), _rules(policy.profile, kept_back)]
+        screened = screen(plan, policy, tables, floor)
+        tables, people, supplied = screened.tables, screened.people, screened.supplied
+        findings += [_people(people, floor), _rules(policy.profile, screened)]
         rule, left_out = _people_rule(folder, config.site, plan, tables, supplied)
         findings.append(rule)
         supplied -= left_out.keys()
         sizes = _sizes(plan, tables)
         _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
-        lacking = {**tables.missing_variables, **kept_back, **left_out}
+        lacking = {**tables.missing_variables, **screened.left_out, **left_out}
     return Preview(plan, asked.statistician, tuple(findings), people, leaving, lacking)
 
 
@@ -275,13 +273,18 @@ def _protected(
     )
 
 
-def _rules(profile: str, kept_back: Mapping[str, str]) -> Finding:
+def _rules(profile: str, screened: Screened) -> Finding:
+    kept_back, (people, values) = screened.left_out, screened.dropped
+    left = f"; {people} people and {values} values are left out so that patterns of missing values pool"
+    pooled = left if people or values else ""
     if profile == "open_data":
         return ok("disclosure", "profile open_data has no rules: the admin declared these data public")
     if kept_back:
-        said = f"{len(kept_back)} outcomes or analyses are not supplied: {'; '.join(kept_back.values())}"
+        said = (
+            f"{len(kept_back)} outcomes or analyses are not supplied: {'; '.join(kept_back.values())}{pooled}"
+        )
         return warning("disclosure", said, "nothing: the others are answered; or ask the statistician")
-    return ok("disclosure", f"the rules of {profile} keep nothing back")
+    return ok("disclosure", f"the rules of {profile} keep nothing back{pooled}")
 
 
 def _people(people: int, floor: int) -> Finding:

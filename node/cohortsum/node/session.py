@@ -8,6 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -50,6 +51,8 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.ledger import PeopleSet, Request, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.noise import draw_gate_noise, draw_noise
+from cohortsum.protocol.outgoing import check_packet
+from cohortsum.protocol.plan import PlannedBlock
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import SiteSetup
@@ -83,6 +86,7 @@ class StudySession:
         self._context = b""
         self._key: RoundKey | None = None
         self._entering: Mapping[str, PeopleSet] = {}
+        self._blocks: tuple[PlannedBlock, ...] | None = None
         self._sent: dict[bytes, tuple[Send, ...]] = {}
         self._log = log.bind(site=site.signer.identity.id)
 
@@ -169,6 +173,7 @@ class StudySession:
             if repeated is not None:  # records are written and values masked once; the same bytes leave again
                 return repeated
             sends = self._carry_out(effects)
+            self._look_again(joined, sends)
             if self._machine is not None:
                 self._sent[packet.envelope.digest] = sends
             return sends
@@ -177,6 +182,14 @@ class StudySession:
         except CohortsumError as error:
             self._stop(error.message)
             return ()
+
+    def _look_again(self, joined: Joined, sends: Sequence[Send]) -> None:
+        """Raise LocalProtocolError unless what is to be sent holds only what may leave (`protocol.outgoing`)."""
+        context = {self._context, *joined.earlier, *self._site.ledger.named_of(joined.plan.study.digest)}
+        plan = joined.plan.round if self._course is None else self._course.plan.round
+        known = replace(joined.known, plan=plan, contexts=frozenset(context), blocks=self._blocks)
+        for send in sends:
+            check_packet(send.packet, known, send.words)
 
     def _receive(self, joined: Joined, packet: Packet) -> tuple[SiteEffect, ...]:
         envelope = packet.envelope
@@ -271,6 +284,7 @@ class StudySession:
             raise LocalProtocolError("R2", "a contribution is asked for outside a round")
         # before a row is read: how long it takes to draw tells of the noise, and so of nothing else
         plan = self._where().plan
+        self._blocks = effect.blocks
         noise = _noise(plan, effect)
         if content_digest(self._site.tables) != joined.tables.digest:
             raise DataError("the tables changed after approval; make a new snapshot and approve again")

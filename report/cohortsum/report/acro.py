@@ -22,12 +22,13 @@ from html import escape
 from typing import Final
 
 from cohortsum.crypto.errors import RefusedError
-from cohortsum.report.document import ResultDocument, provenance
+from cohortsum.report.document import ResultDocument, SignatureBlock, provenance
 from cohortsum.report.hidden import hiding_reasons, is_hidden
 from cohortsum.report.page import waivers
 from cohortsum.report.tables import to_csv
 from cohortsum.study.disclosure.rules import DEFAULT
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
+from cohortsum.study.release.decision import Act
 from cohortsum.study.results import Absent, Table
 
 LAYOUT: Final = "1.0.2"
@@ -89,18 +90,13 @@ DPUK: Final = Limits(
 """The profile's own limits. A waiver changes them for its rule; the comments of every output name it."""
 
 
-def acro_files(
-    document: ResultDocument,
-    rules: Sequence[RuleResult] = (),
-    released_at: str = "",
-    limits: Limits | None = None,
-) -> Iterator[tuple[str, bytes]]:
+def acro_files(document: ResultDocument, limits: Limits | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield path and content of every file, paths with ``/`` and each once; equal arguments give equal files.
+
+    The time of an output is that of the last signature that released it; an item that nobody signed has none.
 
     Args:
         document: the release.
-        rules: what every rule found in its tables; results about other tables are not used.
-        released_at: RFC 3339; empty where nobody knows, and then the viewer shows no date.
         limits: in force; None for those of the document's profile.
 
     Raises:
@@ -114,8 +110,8 @@ def acro_files(
         table = block.table()
         name = f"{table.analysis}_0.csv"
         files.append((name, to_csv(table).encode()))
-        about = tuple(result for result in rules if result.table == table.analysis)
-        outputs[table.analysis] = _output(document, table, name, about, released_at)
+        about = tuple(held.result() for held in document.rules if held.table == table.analysis)
+        outputs[table.analysis] = _output(document, table, name, about)
     name, _, version = document.software.partition(" ")
     tool = {"@type": "SoftwareApplication", "name": name, "version": version}
     files.append(("results.json", _json({"version": LAYOUT, "tool": tool, "results": outputs})))
@@ -126,7 +122,7 @@ def acro_files(
 
 
 def _output(
-    document: ResultDocument, table: Table, name: str, rules: Sequence[RuleResult], released_at: str
+    document: ResultDocument, table: Table, name: str, rules: Sequence[RuleResult]
 ) -> dict[str, object]:
     hidden = _hidden(table, rules)
     status, summary, exception = _judged(
@@ -143,6 +139,8 @@ def _output(
         *(f"waived: {waiver}" for waiver in waivers(document)),
     ]
     study = document.study
+    signed = _signed(document, table.analysis)
+    comments += [f"{one.act}: {one.by}, {one.role}, {one.at}" for one in signed]
     return {
         "uid": table.analysis,
         "status": status,
@@ -152,11 +150,15 @@ def _output(
         "outcome": _outcome(table, hidden),
         "command": f"{table.kind} {table.analysis} of study {study.id}, version {study.version}",
         "summary": _html(summary),
-        "timestamp": released_at,
+        "timestamp": max((one.at for one in signed if one.act == Act.RELEASE), default=""),
         "comments": [_html(comment) for comment in comments],
         "exception": _html(exception),
         "fair": {"check_status": {rule.rule: _STATUS[rule.outcome] for rule in rules}},
     }
+
+
+def _signed(document: ResultDocument, name: str) -> tuple[SignatureBlock, ...]:
+    return next((item.signatures for item in document.release if item.item == name), ())
 
 
 _STATUS: Final = {Outcome.PASSED: "pass", Outcome.CHANGED: "review", Outcome.WAIVED: "review"}

@@ -5,7 +5,7 @@ puts all files there or none. The names of tables become names of files; a docum
 would leave the folder is refused.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -14,7 +14,6 @@ from cohortsum.report.acro import acro_files
 from cohortsum.report.document import ResultDocument, json_schema, provenance, to_json
 from cohortsum.report.page import KINDS, report_html, warnings
 from cohortsum.report.tables import to_csv
-from cohortsum.study.disclosure.verdict import RuleResult
 
 LONGEST: Final = 200
 """Bytes of a table's name; file systems take 255, and endings come on top."""
@@ -29,16 +28,12 @@ class Format(StrEnum):
     HTML = "html"
 
 
-def export_files(
-    document: ResultDocument, format: Format | str, rules: Sequence[RuleResult] = (), released_at: str = ""
-) -> Iterator[tuple[str, bytes]]:
+def export_files(document: ResultDocument, format: Format | str) -> Iterator[tuple[str, bytes]]:
     """Return path and content of every file, paths with ``/`` and each once; equal arguments give equal files.
 
     Args:
         document: the release.
         format: one of `Format`.
-        rules: what every rule found in the tables; only ``acro`` has a place for it.
-        released_at: RFC 3339, where it is known; only ``acro`` has a place for it.
 
     Raises:
         ConfigurationError: no such format, or a table whose name cannot be a file's.
@@ -51,7 +46,7 @@ def export_files(
     _check_names(table.analysis for table in document.tables)
     match asked:
         case Format.ACRO:
-            return acro_files(document, rules, released_at)
+            return acro_files(document)
         case Format.CSV:
             return _csv(document)
         case Format.JSON:

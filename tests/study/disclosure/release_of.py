@@ -33,7 +33,7 @@ class Played:
 def played(text: str, sites: Sequence[Batch]) -> Played:
     """Return a study over some sites."""
     study = frozen(text)
-    plan: StudyPlan | None = plan_study(study, invented_roster(study, len(sites)))
+    plan: StudyPlan | None = plan_study(study, invented_roster(study, max(5, len(sites))))
     sums: dict[str, Integers] = {}
     last = plan
     while plan is not None:

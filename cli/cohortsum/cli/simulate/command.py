@@ -23,14 +23,20 @@ from cohortsum.report.document import provenance
 from cohortsum.study.definition import FrozenStudy, refuse_unbuilt
 
 ROWS_SHOWN = 12
+MOST_LACKING = 20
+"""Lines about what sites do not supply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a simulation left behind: its folder, and why sites stayed out (known here only)."""
+    """What a simulation left behind: its folder, and why sites stayed out or lack something (known here only).
+
+    ``lacking`` names the sites by item and reason.
+    """
 
     folder: Path
     reasons: dict[str, str]
+    lacking: dict[tuple[str, str], list[str]]
 
 
 def simulate(
@@ -42,6 +48,9 @@ def simulate(
         Path | None, typer.Option(help="A node.yaml for all sites: tables, variables, codes, missing.")
     ] = None,
     profile: Annotated[str, typer.Option(help="Policy profile of every site: dpuk or open_data.")] = "dpuk",
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy.yaml for all sites, in the place of --profile.")
+    ] = None,
     in_process: Annotated[
         bool, typer.Option(help="One process, no sockets: faster, exercises less.")
     ] = False,
@@ -52,7 +61,7 @@ def simulate(
     """Run a study over files on this machine: a throw-away consortium, real gRPC and TLS, one process per site."""
     console = messages()
     study = read_study(file)
-    run = run_simulation(study, data, out, split_by, node, profile, in_process, console, json)
+    run = run_simulation(study, data, out, split_by, node, profile, in_process, console, json, policy=policy)
     report(run, study, output(), quiet=json)
 
 
@@ -67,6 +76,7 @@ def run_simulation(
     console: Console,
     json: bool = False,
     failpoints: dict[str, str] | None = None,
+    policy: Path | None = None,
 ) -> Run:
     """Run a study over files; results lie in ``out`` afterwards.
 
@@ -84,7 +94,7 @@ def run_simulation(
     with tempfile.TemporaryDirectory(prefix="cohortsum-split-") as scratch:
         try:
             tables = site_tables(data, split_by, Path(scratch))
-            consortium = found(study, tables.files, profile, node, work)
+            consortium = found(study, tables.files, profile, node, work, policy)
         except BaseException:
             shutil.rmtree(out)
             raise
@@ -94,18 +104,23 @@ def run_simulation(
                 if in_process:
                     from cohortsum.cli.simulate.in_process import run_in_process  # loads node and coordinator
 
-                    reason, reasons = run_in_process(consortium, out / "release", progress)
+                    reason, local = run_in_process(consortium, out / "release", progress)
                 else:
                     reason = run_processes(consortium, out / "release", progress, failpoints)
-                    reasons = local_reasons(consortium)
+                    local = local_reasons(consortium)
         finally:
             _wipe_secrets(consortium)
-    for site, why in sorted(reasons.items()):
+    for site, why in sorted(local.reasons.items()):
         console.print(f"site {site} stayed out (local, a simulation may say why): {why}", markup=False)
+    for (item, why), sites in sorted(local.lacking.items())[:MOST_LACKING]:
+        said = f"{len(sites)} of the sites do not supply {item} (local, a simulation may say why): {why}"
+        console.print(said, markup=False)
+    if len(local.lacking) > MOST_LACKING:
+        console.print(f"and {len(local.lacking) - MOST_LACKING} items more that some sites do not supply")
     if reason:
         raise RoundFailedError(f"{reason} (logs: {work / 'logs'})" if not in_process else reason)
     _unpack(out, study)
-    return Run(out, reasons)
+    return Run(out, local.reasons, local.lacking)
 
 
 def report(run: Run, study: FrozenStudy, console: Console, quiet: bool) -> None:

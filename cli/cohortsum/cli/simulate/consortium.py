@@ -5,20 +5,22 @@ is ignored; the study's epoch is taken as the label of a snapshot of the input.
 """
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cohortsum.cli.yaml_text import to_yaml
-from cohortsum.crypto.errors import refuse
+from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
-from cohortsum.node.config import TablesConfig, load_tables_config
+from cohortsum.node.config import TablesConfig, load_policy_config, load_tables_config
 from cohortsum.node.decisions import Decision, decide
 from cohortsum.protocol.roster import ROSTER, Roster
 from cohortsum.study.definition import FrozenStudy, load_roster
 from cohortsum.study.definition.consortium import IdentityEntry, RoleName, format_key, write_roster
 from cohortsum.study.definition.signing import SignedStudy, sign_study, signed_study_to_json
+from cohortsum.study.disclosure.verdict import PROFILES
 from cohortsum.study.planning import StudyPlan, plan_study
 
 COORDINATOR = "coordinator-service"
@@ -57,20 +59,49 @@ class Consortium:
     operator_key: bytes
 
 
+@dataclass(slots=True)
+class Local:
+    """What sites keep to themselves and only a simulation may show.
+
+    Attributes:
+        reasons: why a site stayed out, by its id.
+        lacking: sites that do not supply an item, by the item and the reason.
+    """
+
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+    lacking: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
+
+    def hear(self, event: Mapping[str, object]) -> None:
+        """Take an event of a site's own log."""
+        match event.get("event"):
+            case "study.stays_out":
+                self.reasons[str(event["site"])] = str(event["reason"])
+            case "study.not_supplied":
+                item = str(event["item"]), str(event["reason"])
+                self.lacking.setdefault(item, []).append(str(event["site"]))
+            case _:
+                pass
+
+
 def found(
-    study: FrozenStudy, tables: dict[str, Path], profile: str, node_file: Path | None, folder: Path
+    study: FrozenStudy,
+    tables: dict[str, Path],
+    profile: str,
+    node_file: Path | None,
+    folder: Path,
+    policy_file: Path | None = None,
 ) -> Consortium:
-    """Make a consortium of the sites in ``tables`` for one study.
+    """Make a consortium of the sites in ``tables`` for one study; every site has the policy file, or a bare profile.
 
     Raises:
-        NotInThisVersionError: for a profile other than open_data.
-        ConfigurationError: the node file cannot be shared, or no round can run with these sites.
+        ConfigurationError: there is no such profile, the node file cannot be shared, or no round can run with these sites.
     """
-    if profile != "open_data":
-        refuse(
-            f"profile {profile} (disclosure control)",
-            "only data that may be public can be used: if these may, say --profile open_data",
-        )
+    if profile not in PROFILES:
+        raise ConfigurationError(f"--profile: expected one of {', '.join(PROFILES)}")
+    policy = f"profile: {profile}\n"
+    if policy_file is not None:
+        load_policy_config(policy_file)
+        policy = policy_file.read_text("utf-8-sig")
     operator, statistician = _new_key(), _new_key()
     keys = {name: _new_seed() for name in (COORDINATOR, *tables)}
     entries = [
@@ -93,7 +124,7 @@ def found(
         (home / "rosters" / f"{roster.version}.sig").write_text(signature)
         (home / "rosters" / f"{roster.version}.yaml").write_bytes(roster_bytes)
         (home / "operator.pub").write_text(operator.public.hex())
-        (home / "policy.yaml").write_text(f"profile: {profile}\n")
+        (home / "policy.yaml").write_text(policy, "utf-8")
         decide(home, approval_of(study))
         members.append(Member(site, home, shared.for_file(table, study.person)))
     hub = folder / "coordinator"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from cohortsum.cli.simulate.consortium import Consortium, write_node_file
+from cohortsum.cli.simulate.consortium import Consortium, Local, write_node_file
 from cohortsum.cli.simulate.progress import Progress
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.items import first_items, with_items
@@ -43,14 +43,14 @@ from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import by_block
 
 
-def run_in_process(consortium: Consortium, results: Path, progress: Progress) -> tuple[str, dict[str, str]]:
-    """Run the study and return the public reason if there is no result (else an empty text), and the local reasons."""
+def run_in_process(consortium: Consortium, results: Path, progress: Progress) -> tuple[str, Local]:
+    """Run the study and return the public reason if there is no result (else an empty text), and what sites said locally."""
     with structlog.testing.capture_logs() as logs, ThreadPoolExecutor(os.cpu_count()) as pool:
         reason = _Run(consortium, results, progress, pool).run()
-    reasons = {
-        str(event["site"]): str(event["reason"]) for event in logs if event["event"] == "study.stays_out"
-    }
-    return reason, reasons
+    local = Local()
+    for event in logs:
+        local.hear(event)
+    return reason, local
 
 
 class _Run:

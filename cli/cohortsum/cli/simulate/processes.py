@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from cohortsum.cli.simulate.consortium import Consortium, write_coordinator_file, write_node_file
+from cohortsum.cli.simulate.consortium import Consortium, Local, write_coordinator_file, write_node_file
 from cohortsum.cli.simulate.progress import Event, Progress
 from cohortsum.crypto.errors import RoundFailedError
 
@@ -73,17 +73,16 @@ def run_processes(
         raise RoundFailedError(f"the coordinator stopped early; its log is {logs / 'coordinator.jsonl'}")
 
 
-def local_reasons(consortium: Consortium) -> dict[str, str]:
-    """Return why sites stayed out, from their own logs: what only a simulation may show."""
-    reasons: dict[str, str] = {}
+def local_reasons(consortium: Consortium) -> Local:
+    """Return why sites stayed out or lack something, from their own logs: what only a simulation may show."""
+    said = Local()
     for member in consortium.members:
         path = consortium.folder / "logs" / f"{member.site}.jsonl"
         for event in _lines(path.read_bytes() if path.exists() else b""):
-            if event.get("event") == "study.stays_out":
-                reasons[member.site] = str(event["reason"])
-            elif event.get("event") == "node.stopped":
-                reasons.setdefault(member.site, str(event["sentence"]))
-    return reasons
+            said.hear({"site": member.site, **event})
+            if event.get("event") == "node.stopped":
+                said.reasons.setdefault(member.site, str(event["sentence"]))
+    return said
 
 
 def _address(events: Iterator[Event], logs: Path) -> str:

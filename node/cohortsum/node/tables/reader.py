@@ -14,10 +14,14 @@ ids, so that the order of rows in the files changes nothing.
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import DataError
 from cohortsum.node.config import TablesConfig
@@ -62,6 +66,17 @@ class Tables:
     _values: ValuesFile = field(repr=False)
     _ids: IdsFile = field(repr=False)
     _folder: "tempfile.TemporaryDirectory[str]" = field(repr=False)
+    _kept: NDArray[np.bool_] | None = field(default=None, repr=False)
+    _blank: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict[str, NDArray[np.bool_]], repr=False)
+
+    def without(self, kept: NDArray[np.bool_], blank: Mapping[str, NDArray[np.bool_]]) -> "Tables":
+        """Return the same tables without some people, and without some values of others.
+
+        Args:
+            kept: (people,) of everybody in their order, who is still there.
+            blank: (people,) by variable, whose number counts as missing.
+        """
+        return replace(self, people=int(np.count_nonzero(kept)), _kept=kept, _blank=blank)
 
     def __enter__(self) -> Self:
         return self
@@ -78,11 +93,31 @@ class Tables:
 
         Without ``size`` a batch has ``BATCH_PEOPLE`` people, or fewer where they would be over ``BATCH_CELLS`` values.
         """
-        return self._values.batches(size or self._batch)
+        start = 0
+        for batch in self._values.batches(size or self._batch):
+            rows = slice(start, start + batch.people)
+            start += batch.people
+            yield batch if self._kept is None else self._left(batch, rows, self._kept)
 
     def ids(self, size: int | None = None) -> Iterator[list[str]]:
         """Yield the person ids of everybody, batch by batch the people of ``batches(size)``. They stay at the site."""
-        return self._ids.batches(size or self._batch)
+        start = 0
+        for ids in self._ids.batches(size or self._batch):
+            rows = slice(start, start + len(ids))
+            start += len(ids)
+            yield ids if self._kept is None else list(compress(ids, self._kept[rows]))
+
+    def _left(self, batch: Batch, rows: slice, kept: NDArray[np.bool_]) -> Batch:
+        """Return who is left of a batch, and what of their values."""
+        here = kept[rows]
+        numbers = {
+            name: np.where(self._blank[name][rows], np.nan, values)[here]
+            if name in self._blank
+            else values[here]
+            for name, values in batch.numbers.items()
+        }
+        levels = {name: values[here] for name, values in batch.levels.items()}
+        return Batch(int(np.count_nonzero(here)), numbers, levels)
 
     @property
     def _batch(self) -> int:

@@ -146,11 +146,17 @@ class Checkers(Section):
     sites: Literal["none", "any", "all"] = "none"
 
 
+def _odd(base: int) -> int:
+    if base % 2 == 0:
+        raise ValueError(f"an even number has ties; write {base + 1}")
+    return base
+
+
 class Release(Section):
     """What happens between computed and released."""
 
     checkers: Checkers = Checkers()
-    round_to: Annotated[int, Field(ge=2, le=1000)] | None = None
+    round_to: Annotated[int, Field(ge=3, le=999), AfterValidator(_odd)] | None = None
 
 
 class Enrol(Section):

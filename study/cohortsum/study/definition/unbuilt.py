@@ -9,7 +9,6 @@ def refuse_unbuilt(study: FrozenStudy) -> None:
     wanted = [
         (study.protection.mode != "masking", f"protection.mode {study.protection.mode}", "mode: masking"),
         (study.protection.committee is not None, "protection.committee", "no committee"),
-        (study.release.round_to is not None, "release.round_to", "no round_to"),
         (study.enrol.start == "manual", "enrol.start manual", "start: at_deadline"),
         (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),
     ]

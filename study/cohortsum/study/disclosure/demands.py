@@ -1,6 +1,6 @@
 """What the rules in force demand of a study's analyses, variable by variable, before any person is looked at.
 
-Every analysis releases outputs (`catalogue.outputs`) about variables, and every variable belongs to a family, by what the study says or
+Every analysis releases outputs (`catalogue.outputs`) about variables, numbers of people among them whatever it computes, and every variable belongs to a family, by what the study says or
 by its name. The strictest rules for each output of each family hold (`catalogue.strictest`). A variable derived from others falls
 under the rules of all of them; a number that the catalogue does not know may be an imaging measure and falls under the rules for
 all of those; a factor tells groups apart and falls under the rules for clinical variables.
@@ -24,7 +24,7 @@ from cohortsum.study.catalogue.controls import (
 from cohortsum.study.catalogue.families import ALL_FAMILIES
 from cohortsum.study.catalogue.family import Family
 from cohortsum.study.catalogue.names import family_of, row_of
-from cohortsum.study.catalogue.outputs import OUTPUTS_OF_KIND
+from cohortsum.study.catalogue.outputs import OUTPUTS_OF_KIND, Output
 from cohortsum.study.catalogue.rule import Rule
 from cohortsum.study.catalogue.strictest import Decision, strictest
 from cohortsum.study.definition import AnalysisSpec, FrozenStudy
@@ -161,7 +161,7 @@ def demands_of(study: FrozenStudy, rules: InForce) -> Demands:
             (spec.name, name): tuple(
                 strictest(family, output, together, rules.rules)
                 for family in families_of(study, name)
-                for output in sorted(OUTPUTS_OF_KIND[spec.kind])
+                for output in sorted(OUTPUTS_OF_KIND[spec.kind] | {Output.COUNT})
             )
             for spec in study.analyses.values()
             for name in sorted(variables_of(spec))

@@ -103,7 +103,7 @@ class Described:
         lines = [line for table in self._tables for line in self._lines(table)]
         rounding = self._settings.rounding
         rule = rounding.rule
-        if rule.threshold <= 1:
+        if rule.threshold <= 1 or not lines:
             return Judged(
                 {line.place: rounding.count(line.people) for line in lines}, frozenset(), False, False
             )
@@ -118,10 +118,10 @@ class Described:
         return Judged(figures, rows, small, others)
 
     def _hidden(self, lines: Sequence[_Line], withheld: set[str], alone: bool = False) -> set[str]:
-        """Return the names of the counts that are hidden, ``withheld`` among them; ``alone``: whatever crosstabs tell."""
+        """Return the names of the counts that are hidden, ``withheld`` among them; ``alone``: whatever totals and crosstabs tell."""
         universe = Universe(dict(self._universe.coordinates))
-        universe.add(Counted(PEOPLE, {}, self._people, Standing.PUBLIC))
-        universe.add(*(() if alone else self._near(lines)))
+        if not alone:
+            universe.add(Counted(PEOPLE, {}, self._people, Standing.PUBLIC), *self._near(lines))
         for line in lines:
             name = _called(line)
             standing = Standing.WITHHELD if name in withheld else Standing.ASKED

@@ -22,7 +22,7 @@ from cohortsum.study.statistics.binomial import wilson
 from cohortsum.study.variables import Number
 
 SPREAD_DIGITS = 4
-STEPS = 10
+STEPS = 20
 """A variable is held to come in steps of a power of ten, so many of them in its range or more."""
 FEW_DF = Absent("residual_df")
 BELOW = Absent(Status.BELOW_THRESHOLD)

@@ -73,10 +73,6 @@ def cohort_gate(
         sums: of that round, by block name; what a rule recomputes it recomputes from these.
         regime: of the sites in the sum.
         earlier: crosstabs that were released before, over the same people.
-
-    Raises:
-        StudyFileError: the study asks for rounding to an even number.
-        RefusedError: its tables are too many to be checked against each other.
     """
     settings = settings_of(plan.study, regime)
     if settings.threshold <= 1 and settings.base == 1 and not settings.rules.rules and not settings.rules.own:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.catalogue.controls import Control, MinimumN, Of, OnlyPercentiles, RoundTo, SuppressCells
 from cohortsum.study.catalogue.outputs import Output
 from cohortsum.study.definition import FrozenStudy
@@ -59,12 +58,7 @@ class Settings:
 
     @property
     def rounding(self) -> Rounding:
-        """How counts are printed; raises StudyFileError for a base that is even."""
-        if self.base % 2 == 0:
-            raise StudyFileError(
-                f"study {self.study.study}: release.round_to: expected an odd number, because an even one has ties; write "
-                f"{self.base + 1}"
-            )
+        """How counts are printed."""
         df = 10 if "residual_df" in self.rules.own else None
         return Rounding(Rule(threshold=self.threshold), self.base, df)
 
