@@ -69,7 +69,7 @@ def test_an_honest_round_is_proven_to_somebody_who_was_not_there() -> None:
     assert found.survivors == SURVIVORS == found.signers
     assert found.dropped == (DROPOUT,)
     assert sorted(found.approvals) == sorted(found.adverts) == list(range(N))
-    assert {approval.profile for approval in found.approvals.values()} == {"open_data"}
+    assert {approval.regimen.profile for approval in found.approvals.values()} == {"open_data"}
 
 
 def test_no_single_change_to_an_envelope_is_believed_unless_t_survivors_still_stand_by_the_same_set() -> None:

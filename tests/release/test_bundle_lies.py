@@ -29,6 +29,7 @@ from tests.protocol.consortium import identity_key
 from tests.release.bundles import (
     AT,
     CHECKED,
+    Bound,
     checked,
     failed,
     fitted,
@@ -288,12 +289,12 @@ def test_a_table_that_was_taken_back_is_not_shown_as_released() -> None:
     assert "ages is released without" in sentence
 
 
-def denied(name: str, since: str) -> dict[str, bytes]:
+def denied(name: str, since: str, base: Callable[[], Bound] = checked) -> dict[str, bytes]:
     """Return the files of a bundle with a deny-list that holds one key."""
     entry = Denied(name, identity_key(name).public, datetime.datetime.fromisoformat(since), "lost")
     text = write_deny_list(DenyList("loopback", 1, (entry,)))
     signature = identity_key("operator").sign(DENY_LIST, text).hex().encode()
-    return {**checked().files, "roster/deny.yaml": text, "roster/deny.sig": signature}
+    return {**base().files, "roster/deny.yaml": text, "roster/deny.sig": signature}
 
 
 def test_a_key_counts_until_it_is_denied() -> None:
@@ -309,6 +310,13 @@ def test_a_key_counts_until_it_is_denied() -> None:
     auditor = verdict(resigned(denied("aud1", "2026-12-24T00:00:00+00:00")))
     assert auditor.failure is None
     assert "1 rounds for aud2" in auditor.passed[-1].found
+
+
+def test_a_coordinator_that_forgot_a_denied_site_takes_the_strictest_profile_for_it() -> None:
+    for name, fine in (("site1", True), ("site4", False)):  # site 4 is in no sum
+        files = with_result(denied(name, "2026-12-24T00:00:00+00:00"), LIES["profile"])
+        failure = verdict(resigned(files)).failure
+        assert (failure is None) is fine, failure
 
 
 def test_a_deny_list_that_the_operator_did_not_sign_is_refused() -> None:

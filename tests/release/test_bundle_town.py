@@ -11,10 +11,13 @@ from cohortsum.crypto.errors import RefusedError
 from cohortsum.crypto.fingerprint import phrase, roster_words
 from cohortsum.node.files import read_public
 from cohortsum.protocol.roster import roster_digest
+from cohortsum.report.bundle_check import check_bundle
 from cohortsum.study.release.archive import pack, unpack
 from cohortsum.study.release.decision import Act
 from tests.admin import desk
-from tests.life.town import STATISTICIAN, study_of
+from tests.life.test_amendment import MORE, two_versions
+from tests.life.test_studies import play
+from tests.life.town import STATISTICIAN, Town, study_of
 from tests.release.test_end_to_end import CHECKED, ITEMS, CheckedTown
 
 
@@ -133,3 +136,19 @@ def check_exit_codes(folder: Path, bundle: Path, words: str) -> None:
         assert screen.code == code, screen
         assert sentence in " ".join(screen.out.split())
     assert "cannot be read" in desk.refused("verify", folder / "nowhere.zip", "--roster-fingerprint", words)
+
+
+def test_a_version_that_builds_on_an_earlier_one_has_a_bundle_of_its_own(tmp_path: Path) -> None:
+    async def story(town: Town) -> None:
+        await two_versions(town, MORE)
+
+    play(tmp_path, story)
+    folder = tmp_path / "consortium"
+    text = (folder / "rosters" / "3.yaml").read_bytes()
+    words = roster_words(read_public(folder / "operator.pub"), roster_digest(text))
+    for version, earlier in ((1, False), (2, True)):
+        found = check_bundle(bundle_path(folder / "results", "grows", version).read_bytes(), "b", words)
+        assert found.failure is None
+        assert found.proven is not None
+        assert bool(found.proven.rounds[0].earlier) is earlier
+        assert found.proven.document.round.builds_on_version == (1 if earlier else None)

@@ -251,11 +251,12 @@ class Hub:
 
     async def decide(self, decision: Decision) -> None:
         """Take a checker's or a site's decision about an item; raises AuthenticationError or RefusedError."""
-        before = self.review.standing(decision.study).state
+        before = self.review.standing(decision.study)
         now = await self.review.decide(decision)
-        await asyncio.to_thread(self._binder.write, decision.study)
+        if now.document != before.document:
+            await asyncio.to_thread(self._binder.write, decision.study)
         study = now.study
-        if now.state != before and now.state == "released":
+        if now.state != before.state and now.state == "released":
             await self._notify(NoticeKind.RESULTS_RELEASED, study)
         await self._tell()
 

@@ -18,7 +18,6 @@ from cohortsum.protocol.witness import WitnessedRound, blocks_of, recomputed
 from cohortsum.report.bundle_check import Proven
 from cohortsum.report.document import TableBlock
 from cohortsum.study.disclosure.gate import cohort_gate
-from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import Sites, StudyPlan, Sums, by_block
 from cohortsum.study.release.bundle import sealed_name
 from cohortsum.study.release.sealed import RoundSeal, open_sealed, read_sealed
@@ -120,11 +119,8 @@ def _sum(
 def _compared(
     proven: Proven, plan: StudyPlan, sums: list[Sums], people: int, tables: Iterable[Table]
 ) -> Audited:
-    names = {index: str(site) for site, index in proven.roster.sites.items()}
-    first = proven.rounds[0]
-    regime = regime_of_sites({names[index]: first.approvals[index].regimen for index in first.survivors})
     try:
-        gated = cohort_gate(plan, tuple(tables), sums[-1], regime)
+        gated = cohort_gate(plan, tuple(tables), sums[-1], proven.regime)
     except RefusedError as error:
         raise AuthenticationError(f"result.json: the rules let nothing out: {error.message}") from None
     made = {table.analysis: TableBlock.of(table).canonical() for table in gated.tables}

@@ -22,6 +22,7 @@ from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.consortium import open_roster
 from cohortsum.study.definition.deny import open_deny_list
 from cohortsum.study.definition.signing import SignedStudy, open_study
+from cohortsum.study.disclosure.verdict import Regime
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.release.archive import unpack
 from cohortsum.study.release.bundle import (
@@ -73,6 +74,7 @@ class Proven:
         plan: of the study's first round.
         rounds: that opened, in their order.
         document: the result.
+        regime: of the sites in the sums.
     """
 
     files: Mapping[str, bytes] = field(repr=False)
@@ -82,6 +84,7 @@ class Proven:
     plan: StudyPlan
     rounds: tuple[WitnessedRound, ...]
     document: ResultDocument
+    regime: Regime
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ def _check(book: _Book, archive: bytes, source: str, words: Words) -> Proven:
     book.done(f"{len(rounds[0].approvals)} sites approved the study")
 
     book.begin("result")
-    document, regime = bundle_rounds.result_of(files, plan, roster, rounds)
+    document, regime = bundle_rounds.result_of(files, plan, roster, deny, rounds)
     book.done(
         f"round, epoch, thresholds, noise and profile {document.profile} follow; "
         f"{len(document.sites.survivors)} survivors as proven"
@@ -188,7 +191,7 @@ def _check(book: _Book, archive: bytes, source: str, words: Words) -> Proven:
 
     book.begin("sealed part")
     book.done(bundle_release.check_all_sealed(files, plan, roster, newest, deny, rounds))
-    return Proven(files, roster, newest, deny, plan, rounds, document)
+    return Proven(files, roster, newest, deny, plan, rounds, document, regime)
 
 
 def _manifest(files: Mapping[str, bytes]) -> Manifest:

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RemoteProtocolError
 from cohortsum.protocol.codec import packet_to_bytes
-from cohortsum.protocol.messages import Packet
+from cohortsum.protocol.denylist import DenyList
+from cohortsum.protocol.messages import Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.witness import WitnessedRound, witnessed
 from cohortsum.report.base_document import base_document
@@ -72,7 +73,11 @@ def check_approvals(files: Mapping[str, bytes], rounds: Sequence[WitnessedRound]
 
 
 def result_of(
-    files: Mapping[str, bytes], plan: StudyPlan, roster: Roster, rounds: Sequence[WitnessedRound]
+    files: Mapping[str, bytes],
+    plan: StudyPlan,
+    roster: Roster,
+    deny: DenyList,
+    rounds: Sequence[WitnessedRound],
 ) -> tuple[ResultDocument, Regime]:
     """Return the result document and the regime of its sites.
 
@@ -82,9 +87,7 @@ def result_of(
     """
     document = from_json(file_of(files, RESULT))
     names = {index: str(site) for site, index in roster.sites.items()}
-    regime = regime_of_sites(
-        {names[index]: rounds[0].approvals[index].regimen for index in rounds[0].survivors}
-    )
+    regime = _regime(document, roster, deny, rounds[0])
     built_on = document.round.builds_on_version
     if (built_on is not None) != bool(rounds[0].earlier) or (built_on or 0) >= plan.study.version:
         raise AuthenticationError(
@@ -100,3 +103,18 @@ def result_of(
                 f"{RESULT}: {name}: not what follows from {source}; do not use this result, keep the bundle and tell the operator"
             )
     return document, regime
+
+
+def _regime(document: ResultDocument, roster: Roster, deny: DenyList, first: WitnessedRound) -> Regime:
+    """Return the regime of the sites in the sums, from their approvals.
+
+    A coordinator that was restarted after one of them was denied has forgotten what that site approved, and takes the strictest
+    profile for it; both are right.
+    """
+    names = {index: str(site) for site, index in roster.sites.items()}
+    said = {names[index]: first.approvals[index].regimen for index in first.survivors}
+    known = regime_of_sites(said)
+    gone = {site for site in said if deny.entry_for(roster.identities[site]) is not None}
+    strict = regime_of_sites({site: Regimen("dpuk") if site in gone else held for site, held in said.items()})
+    held = (document.profile, tuple(block.waiver() for block in document.waivers))
+    return strict if gone and held != (known.profile, known.waivers) else known
