@@ -5,7 +5,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from cohortsum.coordinator.sealing import sealed_folder
 from cohortsum.crypto.agreement import AgreementKey
 from cohortsum.crypto.fingerprint import Words, roster_words
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.config import Budget, PolicyConfig
+from cohortsum.node.joining import Site
 from cohortsum.protocol.roster import ROSTER, roster_digest
 from cohortsum.report.bundle_check import Verdict, check_bundle
 from cohortsum.report.document import ResultDocument
@@ -42,6 +44,9 @@ FIT = STUDY.replace(
     "protection:",
     "  odds: {kind: glm, family: binomial, outcomes: [dx], event: case, terms: [age, thick]}\nprotection:",
 )
+NOISED = STUDY.replace(
+    "privacy: {noise: none}", "privacy: {noise: distributed, epsilon: 8, delta: 1.0e-6}"
+).replace("  thickness: {kind: regression, outcomes: [thick], terms: [dx, age]}\n", "")
 SIGNERS = ("chk1", "chk2", "site1")
 
 
@@ -95,12 +100,17 @@ async def _release(town: Loopback, study: bytes) -> None:
             await town.hub.decide(signed_decision(study, held.item.name, held.item.digest, by))
 
 
+def _with_budget(site: Site) -> Site:
+    return replace(site, policy=PolicyConfig(profile="open_data", budget=Budget(epsilon=20.0, delta=1e-6)))
+
+
 @cache
 def bound(text: str, gone: bool = False, guests: tuple[str, ...] = GUESTS) -> Bound:
     """Return the bundle of a study; ``gone``: one site leaves before its masked input."""
 
     async def play(folder: Path) -> Bound:
-        async with Loopback(folder, SITES, text, guests=guests) as town:
+        change = dict.fromkeys(range(SITES), _with_budget) if text == NOISED else None
+        async with Loopback(folder, SITES, text, change, guests=guests) as town:
             ending = town.start()
             if gone:
                 await town.until(lambda: town.times("SHARES", f"site{GONE}") == 1)

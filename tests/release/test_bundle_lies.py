@@ -8,6 +8,7 @@ import datetime
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ from tests.protocol.consortium import identity_key
 from tests.release.bundles import (
     AT,
     CHECKED,
+    NOISED,
     Bound,
+    bound,
     checked,
     failed,
     fitted,
@@ -150,6 +153,32 @@ def test_a_promise_of_noise_that_the_study_does_not_make_is_refused() -> None:
     }
     check, sentence = hostile(lambda held: held.update(noise="distributed", privacy=promise))
     assert (check, sentence.split(":")[1]) == ("result", " noise")
+
+
+def noised() -> Bound:
+    return bound(NOISED)
+
+
+def test_a_promise_of_noise_and_its_charges_follow_from_study_and_rounds() -> None:
+    assert verdict(noised().archive).failure is None
+    privacy = noised().document.privacy
+    assert privacy is not None
+    charges = json.loads(noised().files["charges.json"])
+    assert charges["epsilon"] == privacy.epsilon < charges["study_epsilon"] == 8.0
+    assert {one["nano_rho"] for one in charges["sites"].values()} == {privacy.nano_rho}
+    for field, value in (("epsilon", 1.0), ("honest_sites", 5), ("openings", 2), ("nano_rho", 1)):
+        check, sentence = hostile(partial(_promise, field, value), noised)
+        assert (check, sentence.split(":")[1]) == ("result", " privacy")
+    charges["sites"]["site0"]["nano_rho"] -= 1
+    changed = {
+        **noised().files,
+        "charges.json": json.dumps(charges, indent=1, sort_keys=True).encode() + b"\n",
+    }
+    assert failed(resigned(changed))[0] == "charges"
+
+
+def _promise(field: str, value: float, held: dict[str, Any]) -> None:
+    held["privacy"][field] = value
 
 
 def packets(name: str, base: Callable[[], Any] = checked) -> list[Envelope]:
