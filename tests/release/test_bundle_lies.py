@@ -124,6 +124,12 @@ def test_what_follows_from_study_and_rounds_cannot_be_said_otherwise(field: str)
     assert sentence.startswith(f"result.json: {field}: not what follows")
 
 
+def test_a_result_that_is_nested_too_deeply_is_refused() -> None:
+    for text in ('"cohortsum.result/1"', '"cohortsum.result/2"'):
+        deep = f'{{"schema": {text}, "x": {"[" * 200_000}'.encode()
+        assert failed(resigned({**checked().files, "result.json": deep}))[0] == "result"
+
+
 def test_attempts_iterations_and_earlier_versions_are_those_of_the_rounds() -> None:
     for change in ({"attempt": 2}, {"iterations": 2}):
         check, sentence = hostile(lambda held, change=change: held["round"].update(change))  # type: ignore[misc]

@@ -13,9 +13,7 @@ from cohortsum.cli.keys import say
 from cohortsum.crypto.errors import ConfigurationError, CryptoError, cannot_be_read
 from cohortsum.crypto.fingerprint import Words, parse_words
 from cohortsum.node.files import read_sealing_key
-
-TOO_LARGE = 2 * 1024**3
-"""Bytes of a file that is not even read."""
+from cohortsum.study.release.archive import MAX_ARCHIVE_BYTES
 
 
 def verify(
@@ -96,8 +94,10 @@ def _words(fingerprint: str | None) -> Words:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.stat().st_size > TOO_LARGE:
-            raise ConfigurationError(f"{path.name}: more than {TOO_LARGE} bytes; no bundle is that large")
+        if path.stat().st_size > MAX_ARCHIVE_BYTES:
+            raise ConfigurationError(
+                f"{path.name}: more than {MAX_ARCHIVE_BYTES} bytes; no bundle is that large"
+            )
         return path.read_bytes()
     except OSError as error:
         raise ConfigurationError(cannot_be_read(path.name, error)) from None

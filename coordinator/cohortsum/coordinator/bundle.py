@@ -66,9 +66,14 @@ class Binder:
         """
         if self._papers is None:
             raise RefusedError("this coordinator was started without the operator's signed files")
-        parts, software = self._parts(digest, self._papers)
-        roll = self._roll()
-        archive = write_bundle(parts, Signer(roll.now.coordinator, self._key), software)
+        try:
+            parts, software = self._parts(digest, self._papers)
+            archive = write_bundle(parts, Signer(self._roll().now.coordinator, self._key), software)
+        except RefusedError:
+            raise
+        except CohortsumError as error:
+            log.error("bundle.not_made", study=digest.hex()[:16], sentence=error.message)
+            raise RefusedError("the bundle cannot be made; the coordinator's log says why") from error
         words = roster_words(parts.papers.operator, roster_digest(parts.papers.roster.text))
         failure = check_bundle(archive, "bundle", words).failure
         if failure is not None:

@@ -85,7 +85,10 @@ def result_of(
         ConfigurationError: it cannot be read, or an approval names rules that this version does not know.
         AuthenticationError: it says something else than follows from study, rounds and approvals; names the field.
     """
-    document = from_json(file_of(files, RESULT))
+    try:
+        document = from_json(file_of(files, RESULT))
+    except RecursionError:
+        raise ConfigurationError(f"{RESULT}: nested too deeply for a result document") from None
     names = {index: str(site) for site, index in roster.sites.items()}
     regime = _regime(document, roster, deny, rounds[0])
     built_on = document.round.builds_on_version

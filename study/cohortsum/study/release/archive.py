@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping
 from cohortsum.crypto.errors import ConfigurationError
 
 MAX_BYTES = 1024**3
-"""Of an archive, and of everything in it."""
+"""Of everything in an archive."""
 MAX_FILES = 10_000
 MAX_NAME = 120
+MAX_ARCHIVE_BYTES = MAX_BYTES + MAX_FILES * 512
+"""Of an archive: its headers are smaller."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
 """Lower-case path segments that begin with a letter or digit: none leads upwards, to a root or to another spelling of a file."""
 
@@ -58,8 +60,8 @@ def unpack(archive: bytes, source: str) -> Mapping[str, bytes]:
     Raises:
         ConfigurationError: anything else, naming the file in it where one can be named.
     """
-    if len(archive) > MAX_BYTES + MAX_FILES * 512:
-        raise ConfigurationError(f"{source}: {len(archive)} bytes, at most {MAX_BYTES} are read")
+    if len(archive) > MAX_ARCHIVE_BYTES:
+        raise ConfigurationError(f"{source}: {len(archive)} bytes, at most {MAX_ARCHIVE_BYTES} are read")
     files: dict[str, bytes] = {}
     entries: list[tuple[bytes, int, int, int]] = []
     end = 0
