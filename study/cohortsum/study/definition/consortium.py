@@ -158,7 +158,7 @@ def write_request(
     """
     fields = (name, role, title, organisation)
     signature = key.sign(REQUEST, *_request_parts(fields, key.public, seal)).hex()
-    held = dict(zip(("id", "role", "name", "organisation"), fields, strict=True))
+    held: dict[str, str] = dict(zip(("id", "role", "name", "organisation"), fields, strict=True))
     held["key"] = format_key(key.public)
     if seal:
         held["seal"] = SEAL_PREFIX + seal.hex()
