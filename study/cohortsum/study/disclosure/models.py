@@ -6,15 +6,17 @@ the rules allow. Numbers of people are rounded, and what contains them is made o
 (`printed_size`), else row by row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cohortsum.study.definition import CovarianceSpec, PcaSpec
-from cohortsum.study.disclosure.crosstabs import all_hidden, whole
-from cohortsum.study.disclosure.figures import BELOW, FEW_DF, Shown, significant, strictest_size
+from cohortsum.study.disclosure.counted_lines import whole
+from cohortsum.study.disclosure.figures import BELOW, FEW_DF, significant, strictest_size
 from cohortsum.study.disclosure.own_rules import LEAST_DF, MOST_PARAMETERS
+from cohortsum.study.disclosure.printed_size import printed_people
 from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.settings import Settings
+from cohortsum.study.disclosure.shown import Shown, all_hidden
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
 from cohortsum.study.results import Absent, Cell, Status, Table
 from cohortsum.study.statistics.distributions import t_two_sided
@@ -40,13 +42,16 @@ class _Found:
     barred: bool = False
 
 
-def model_rows(settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str]) -> Shown:
+def model_rows(
+    settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str], people: int | None
+) -> Shown:
     """Return a table of a model as it may be shown.
 
     Args:
         settings: of the release.
         table: as finished from the opened sums.
         scaled: as finished from sums of the printed people; None where there are none.
+        people: of the cohort, where the analysis is about all of it.
         barred: outcomes with few events or few without, or of which another table of the analysis may show nothing.
     """
     form = _form(settings, table)
@@ -65,7 +70,7 @@ def model_rows(settings: Settings, table: Table, scaled: Table | None, barred: f
         elif scaled is not None:
             rows.append(scaled.rows[place])
         else:
-            rows.append(_rounded(settings, table, row, at))
+            rows.append(_rounded(settings, table, row, at, people))
     return Shown(replace(table, rows=tuple(rows)), _results(settings, table, found))
 
 
@@ -187,15 +192,15 @@ def _without(table: Table, row: Sequence[Cell], reason: Absent, status: Status) 
 
 
 def _rounded(
-    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int]
+    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int], whole_cohort: int | None
 ) -> tuple[Cell, ...]:
     """Return a row with rounded numbers of people, and nothing in it that gives them back."""
     cells = list(row)
-    count: Callable[[int], Cell] = settings.rounding.count
     for column in COUNTS & at.keys():
         people = whole(row[at[column]])
         if people is not None:
-            cells[at[column]] = count(people)
+            around = whole_cohort if column == "n" else None
+            cells[at[column]] = printed_people(people, around, settings.rounding)
     if "expected" in at:
         expected = _number(row[at["expected"]])
         if expected is not None:
