@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests of pure computing, which two workers share; everything else runs alone, because it has ports, processes and real time.
+# Two workers share tests of pure computing one by one, and by files those that keep to ports and folders of their own. Everything
+# else runs alone: whole consortia of processes, and stories in which sites vanish at moments that a busy machine would shift.
 PURE := audit crypto ledger noise protocol rank_search report study truths
+APART := admin cli coordinator edges node
 
-.PHONY: demo test check format search bench truths bundle clean
+.PHONY: demo test check mypy pyright wheel format search bench truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -14,15 +16,23 @@ demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synt
 test: $(VENV)/.installed-dev   ## install with the dev extra, then run every check and test
 	$(MAKE) check
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(PURE:%=tests/%)
-	$(BIN)/python -m pytest $(PURE:%=--ignore=tests/%)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(APART:%=tests/%)
+	$(BIN)/python -m pytest $(PURE:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/lint-imports
+	$(MAKE) -j 2 mypy pyright wheel
+
+mypy: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+pyright: $(VENV)/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+wheel: $(VENV)/.installed-dev
 	$(BIN)/python tests/built_wheel.py
 
 format: $(VENV)/.installed-dev

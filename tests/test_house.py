@@ -36,9 +36,9 @@ def test_no_weak_randomness_and_no_foreign_decoding(room: str) -> None:
         assert found is None, f"{path.relative_to(ROOT)}: {found.group(0)!r} is not allowed here"
 
 
-def two_workers_share() -> list[str]:
-    """Return the folders of tests that `make test` deals out to two workers."""
-    found = re.search(r"^PURE := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+def two_workers_share(variable: str) -> list[str]:
+    """Return the folders of tests that `make test` deals out to two workers, one by one (PURE) or by files (APART)."""
+    found = re.search(rf"^{variable} := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert found is not None
     return found[1].split()
 
@@ -53,19 +53,23 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def test_every_test_runs_once_whether_two_workers_share_it_or_not() -> None:
-    """One command names the shared folders, the other ignores the same and takes all else, new folders too."""
+    """Two commands name the shared folders, the last ignores the same and takes all else, new folders too."""
     recipe = re.search(r"^test:.*\n((?:\t.+\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert recipe is not None
     runs = [line.partition(" -m pytest ")[2] for line in recipe[1].splitlines() if " -m pytest " in line]
-    assert runs == ["-n 2 --dist worksteal $(PURE:%=tests/%)", "$(PURE:%=--ignore=tests/%)"]
+    assert runs == [
+        "-n 2 --dist worksteal $(PURE:%=tests/%)",
+        "-n 2 --dist loadfile $(APART:%=tests/%)",
+        "$(PURE:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)",
+    ]
     folders = {path.name for path in (ROOT / "tests").iterdir() if [*path.glob("**/test_*.py")]}
-    shared = two_workers_share()
+    shared = [*two_workers_share("PURE"), *two_workers_share("APART")]
     assert len(shared) == len(set(shared))
     assert set(shared) < folders
 
 
-@pytest.mark.parametrize("folder", two_workers_share())
-def test_what_two_workers_share_has_no_ports_and_no_real_time(folder: str) -> None:
+@pytest.mark.parametrize("folder", two_workers_share("PURE"))
+def test_what_two_workers_share_one_by_one_has_no_ports_and_no_real_time(folder: str) -> None:
     """Such a test would hear its neighbour, or fail because the machine is busy."""
     of_python = ("multiprocessing", "signal", "socket", "threading", "time")
     alone = (*of_python, "grpc", "tests.edges.harness.Loopback", "tests.life")

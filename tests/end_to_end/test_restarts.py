@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cohortsum.cli.results import read_document
 from cohortsum.report.document import ResultDocument
-from tests.end_to_end.tutorial import SITES, STUDY, Loopback, Steps, prepare, state_of, until
+from tests.end_to_end.tutorial import SITES, STUDY, Desk, Steps, prepare, state_of, until
 
 FEWER = STUDY.replace("min_sites: 5 ", "min_sites: 4 ").replace(
     "max_colluding_sites: 1 ", "max_colluding_sites: 0 "
@@ -16,7 +16,7 @@ FEWER = STUDY.replace("min_sites: 5 ", "min_sites: 4 ").replace(
 Running = dict[str, "subprocess.Popen[bytes]"]
 
 
-def start(town: Loopback, steps: Steps, stack: ExitStack, *parties: str) -> Running:
+def start(town: Desk, steps: Steps, stack: ExitStack, *parties: str) -> Running:
     held = {
         party: stack.enter_context(
             town.started(party, steps.run_hub if party == "operator" else steps.run_node)
@@ -35,20 +35,20 @@ def kill(running: Running, *parties: str) -> None:
         assert running[party].wait(timeout=10) == -signal.SIGKILL
 
 
-def approve(town: Loopback, steps: Steps, *sites: str) -> None:
+def approve(town: Desk, steps: Steps, *sites: str) -> None:
     for site in sites:
         until(lambda: "asd-open" in town.type(site, steps.decide[0]), f"{site} hears of the study")  # noqa: B023
         town.type(site, steps.decide[-1])
         until(lambda: takes_part(town, site), f"{site} takes part")  # noqa: B023
 
 
-def takes_part(town: Loopback, site: str) -> bool:
+def takes_part(town: Desk, site: str) -> bool:
     """Return whether a site said that it takes part; after the last approval the study may be over at once."""
     said = town.type(site, f"cohortsum node studies {'site'}")
     return "takes part" in said or "over" in said
 
 
-def released(town: Loopback) -> ResultDocument:
+def released(town: Desk) -> ResultDocument:
     until(lambda: state_of(town) == "released", "the study is released")
     return read_document(town.folders["operator"] / "consortium" / "results" / "asd-open" / "v1")
 
@@ -60,13 +60,13 @@ def people(document: ResultDocument) -> int:
     return sum(int(str(row[columns.index("n")])) for row in rows)
 
 
-def rows_at(town: Loopback, *sites: str) -> int:
+def rows_at(town: Desk, *sites: str) -> int:
     return sum(len((town.folders[site] / "people.csv").read_text().splitlines()) - 1 for site in sites)
 
 
 def test_killed_between_rounds_nothing_is_lost(tmp_path: Path) -> None:
     """The coordinator and two nodes die while the study enrols; what was approved stays approved."""
-    town = Loopback(tmp_path)
+    town = Desk(tmp_path)
     steps = prepare(town, STUDY)
     with ExitStack() as stack:
         running = start(town, steps, stack, "operator", *SITES)
@@ -97,7 +97,7 @@ def test_killed_between_rounds_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_killed_inside_a_round_a_node_is_a_dropout_and_the_coordinator_resumes(tmp_path: Path) -> None:
     """One node dies after it masked, the coordinator while it waits for it; both come back."""
-    town = Loopback(tmp_path)
+    town = Desk(tmp_path)
     steps = prepare(town, FEWER + "deadlines: {gather: 60s, step: 6s, step_max: 6s}\n")
     victim = SITES[1]
     town.environments[victim]["COHORTSUM_FAILPOINT"] = "r2.masked"
@@ -118,7 +118,7 @@ def test_killed_inside_a_round_a_node_is_a_dropout_and_the_coordinator_resumes(t
 
 
 def test_a_node_killed_inside_a_round_leaves_the_sum_of_the_others(tmp_path: Path) -> None:
-    town = Loopback(tmp_path)
+    town = Desk(tmp_path)
     steps = prepare(town, FEWER + "deadlines: {gather: 60s, step: 5s, step_max: 5s}\n")
     victim = SITES[2]
     town.environments[victim]["COHORTSUM_FAILPOINT"] = "r1.shared"

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cohortsum.cli.results import read_document
-from tests.end_to_end.tutorial import SITES, STUDY, Loopback, prepare, state_of, type_tutorial, until
+from tests.end_to_end.tutorial import SITES, STUDY, Desk, Loopback, prepare, state_of, type_tutorial, until
 
 
 def test_the_tutorial_works_as_it_is_typed(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_the_tutorial_works_as_it_is_typed(tmp_path: Path) -> None:
 
 def test_a_revoked_site_is_taken_by_nobody(tmp_path: Path) -> None:
     """The deny-list counts at once: at the coordinator's door, and in every other site's eyes."""
-    town = Loopback(tmp_path)
+    town = Desk(tmp_path)
     text = STUDY.replace("min_sites: 5 ", "min_sites: 4 ")
     text = text.replace("max_colluding_sites: 1 ", "max_colluding_sites: 0 ")
     text += "deadlines: {gather: 80s, step: 10s, step_max: 10s}\n"

@@ -47,7 +47,7 @@ class Change(Protocol):
 
 OPEN = {"version: 1\n": 'version: 1\nenrol: {until: "2099-01-01T00:00+00:00", start: at_deadline}\n'}
 IMPATIENT = {"step: 20s, tick: 1ms": "gather: 8s, step: 1s, step_max: 1s, tick: 1ms"}
-HURRIED = {"step: 20s, tick: 1ms": "gather: 3s, step: 1s, step_max: 1s, tick: 1ms"}
+HURRIED = {"step: 20s, tick: 1ms": "gather: 2500ms, step: 1s, step_max: 1s, tick: 1ms"}
 THICKNESS = next(line for line in STUDY.splitlines() if "thickness:" in line) + "\n"
 NOISED = {
     "privacy: {noise: none}": "privacy: {noise: distributed, epsilon: 0.3, delta: 1.0e-6, accept_noise: true}",
@@ -300,7 +300,7 @@ class Story:
             left.unlink()
         shutil.copy(folder / "old.db", folder / "ledger.db")
         self.town.start_nodes((2,))
-        study = await self._submit("after")
+        study = await self._submit("after", OPEN | IMPATIENT)
         self.town.decide(2, study)
         await self.town.hears(2, study, "stays out")
         self.happened["an older copy of the ledger"] = self._reason(2, study)
@@ -308,7 +308,8 @@ class Story:
         (folder / "state.json").unlink(missing_ok=True)
         await self._command("node", "recover", folder, "--patience", "10")
         self.town.start_nodes((2,))
-        self.happened["recovered"] = await self._whole(study)
+        await self.town.hears(2, study, "takes part")
+        self.happened["recovered"] = self._reason(2, study)
 
     async def _strangers(self) -> None:
         """A TLS key that nobody certified, and a site's own line with packets that quote what it must not say."""
@@ -407,7 +408,7 @@ class Story:
                 ("audit", "verify"),
             ):
                 await self._command("node", *words, folder)
-            await self._command("node", "doctor", folder)
+        await self._command("node", "doctor", self.town.folder(0))
         for words in (("status",), ("audit", "show"), ("audit", "verify")):
             await self._command("coordinator", *words, self.town.consortium)
         await self.town.scrape()
