@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cohortsum.node.config import PolicyConfig
 from cohortsum.study.catalogue import (
     ALL_FAMILIES,
     FAMILIES,
@@ -144,6 +145,7 @@ def test_a_family_or_rule_in_the_text_exists() -> None:
 
 def test_the_page_says_what_is_in_force_and_which_pairs_give_a_third() -> None:
     text = DOC.read_text(encoding="utf-8")
-    assert "**No rule of this page is enforced by this version.**" in text
+    assert "hold at sites under `dpuk`, the default profile" in text
+    assert PolicyConfig().profile == "dpuk"
     for parts, third in FOLLOWS:
         assert all(f"`{name}`" in text for name in (*parts, third))
