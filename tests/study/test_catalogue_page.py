@@ -139,7 +139,7 @@ def test_the_page_has_no_other_line_about_a_family_or_a_rule() -> None:
 def test_a_family_or_rule_in_the_text_exists() -> None:
     words = set(re.findall(r"`([a-z]+(?:[._][a-z_0-9]+)+)`", DOC.read_text(encoding="utf-8")))
     rows = {row.name for family in FAMILIES.values() for row in family.rows}
-    keys = {"node.yaml", "voxel_mm3"}
+    keys = {"node.yaml", "voxel_mm3", "open_data"}
     assert words - rows - {*ALL_FAMILIES, *(rule.id for rule in RULES), *OUTPUTS_OF_KIND} == keys
 
 
