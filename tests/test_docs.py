@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 # As a string of its own in code ("R4.8"), and as the first cell of a row in protocol.md.
-CHECK = r"(?:[AMUW]\d|R\d(?:\.\d+)?)"
+CHECK = r"(?:[AMOUW]\d|R\d(?:\.\d+)?)"
 IN_CODE = re.compile(rf'"({CHECK})"')
 IN_TABLE = re.compile(rf"^\| `({CHECK})` \|", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
