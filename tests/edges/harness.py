@@ -85,7 +85,8 @@ Hook = Callable[[str, str], Awaitable[None]]
 """Called with the site's id and what it does: a call, or the kind of the packet it submits, or ``UPLOAD``."""
 
 
-def roster_yaml(sites: int) -> bytes:
+def roster_yaml(sites: int, guests: Iterable[str] = ()) -> bytes:
+    """Return a roster; ``guests`` are further identities, a line each."""
     lines = ["consortium: loopback", "roster: 1", "identities:"]
     roles = [(HUB, "coordinator", None), (STATISTICIAN, "statistician", None)]
     for name, role, index in [*roles, *((f"site{index}", "site", index) for index in range(sites))]:
@@ -94,12 +95,12 @@ def roster_yaml(sites: int) -> bytes:
             f"  - {{id: {name}, role: {role},{place} name: {name}, organisation: test,"
             f' key: "ed25519:{identity_key(name).public.hex()}"}}'
         )
-    return "\n".join(lines).encode()
+    return "\n".join((*lines, *guests)).encode()
 
 
-def pinned_roster(sites: int) -> Roster:
+def pinned_roster(sites: int, guests: Iterable[str] = ()) -> Roster:
     """Return the roster of ``sites`` sites, as operators sign it and daemons verify it."""
-    operator, text = identity_key("operator"), roster_yaml(sites)
+    operator, text = identity_key("operator"), roster_yaml(sites, guests)
     verify_roster(text, operator.sign(ROSTER, text), operator.public)
     return load_roster(text, "consortium.yaml")
 
@@ -300,6 +301,7 @@ class Loopback:
         change: what to change about single sites, by index.
         gather_s: how long an attempt waits for its sites to be present.
         clock: for enrolment and gathering; with one the study's own window counts.
+        guests: further lines of the roster.
     """
 
     def __init__(
@@ -310,9 +312,10 @@ class Loopback:
         change: Mapping[int, Callable[[Site], Site]] | None = None,
         gather_s: float = LIMIT_S,
         clock: Clock | None = None,
+        guests: Iterable[str] = (),
     ) -> None:
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
-        self.roster = pinned_roster(sites)
+        self.roster = pinned_roster(sites, guests)
         self._roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
         self.study, self.signed = signed_study(study)
         self.pool = ThreadPoolExecutor(2)

@@ -16,6 +16,7 @@ from typing import Self
 
 from cohortsum.cli.study_files import read_version
 from cohortsum.coordinator.audit_log import AUDIT
+from cohortsum.coordinator.bundle import papers_in
 from cohortsum.coordinator.client import Desk, open_desk
 from cohortsum.coordinator.config import load_coordinator_config
 from cohortsum.coordinator.hub import Hub, Place
@@ -116,7 +117,8 @@ class Town:
         book, key = RollBook(config, self.consortium), read_key(config.identity_key)
         config.spool.mkdir(exist_ok=True)
         with closing(Store(config.store, self.consortium / AUDIT)) as store:
-            place = Place(store, config.spool, config.results, self.pool, self.pace, self._told)
+            papers = papers_in(config, self.consortium)
+            place = Place(store, config.spool, config.results, self.pool, self.pace, self._told, papers)
             hub = Hub(lambda: book.roll, key, place)
             server, _ = secure_server(ConsortiumService(hub), lambda: book.roll, key, config.listen)
             await hub.resume()

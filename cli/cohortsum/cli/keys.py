@@ -8,8 +8,8 @@ import typer
 
 from cohortsum.cli.consoles import messages, output
 from cohortsum.crypto.fingerprint import key_words, phrase
-from cohortsum.node.files import make_key, read_key, write_new
-from cohortsum.study.definition.consortium import RoleName, format_key, write_request
+from cohortsum.node.files import make_key, make_sealing_key, read_key, read_sealing_key, write_new
+from cohortsum.study.definition.consortium import SEAL_PREFIX, RoleName, format_key, write_request
 
 app = typer.Typer(no_args_is_help=True, help="Make identity keys and requests to be admitted.")
 
@@ -43,6 +43,20 @@ def new(
 
 
 @app.command()
+def seal(
+    file: Annotated[Path, typer.Argument(help="The private key's file; must not exist.", metavar="FILE")],
+) -> None:
+    """Make an auditor's sealing key: what the sealed part of proof bundles is encrypted to."""
+    key = make_sealing_key(file)
+    output().print(f"sealing key  {SEAL_PREFIX}{key.public.hex()}", markup=False)
+    say(
+        f"\n{file} is secret: whoever has it reads the opened sums of the consortium. Back it up where only you can read it."
+        f"\nnext: cohortsum key request IDENTITY_KEY --role auditor --seal {shlex.quote(str(file))} --id ID --name NAME "
+        "--organisation NAME"
+    )
+
+
+@app.command()
 def request(
     key: Annotated[Path, typer.Argument(help="The private key's file.", metavar="FILE")],
     identity: Annotated[str, typer.Option("--id", help="The id wanted in the roster.")],
@@ -50,10 +64,15 @@ def request(
     name: Annotated[str, typer.Option(help="A name for people.")],
     organisation: Annotated[str, typer.Option(help="Whose identity it is.")],
     out: Annotated[Path, typer.Option(help="The request's file; must not exist.")] = Path("request.yaml"),
+    seal_file: Annotated[
+        Path | None,
+        typer.Option("--seal", help="An auditor's private sealing key; its public half is asked for."),
+    ] = None,
 ) -> None:
     """Write a signed request to be admitted to a consortium; a node has one from `cohortsum node init`."""
     held = read_key(key)
-    write_new(out, write_request(identity, role, name, organisation, held))
+    sealing = b"" if seal_file is None else read_sealing_key(seal_file).public
+    write_new(out, write_request(identity, role, name, organisation, held, sealing))
     show_key(held.public)
     say(
         f"\nnext: send {out} to the operator, and read them the fingerprint by phone. They run"

@@ -29,6 +29,7 @@ from cohortsum.cli import (
     study,
     study_files,
     study_life,
+    verify,
 )
 from cohortsum.cli.consoles import messages
 from cohortsum.cli.simulate import command as simulate
@@ -52,6 +53,7 @@ app.add_typer(node_admin.app, name="node")
 app.add_typer(audit.app, name="audit")
 app.add_typer(release.app, name="release")
 app.add_typer(results.app, name="results")
+app.command("verify")(verify.verify)
 app.command("test-notice")(notices.test_notice)
 study.app.command("init")(study_files.init)
 study.app.command("diff")(study_files.diff)

@@ -175,17 +175,28 @@ def retract(
 @app.command("export")
 def export(
     study: Named,
-    out: Annotated[Path, typer.Option(help="The folder to write; must not exist.")],
     coordinator: Coordinator,
     roster: RosterFile,
     key: KeyFile,
     identity: Identity,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; must not exist.")] = None,
     form: Annotated[Format, typer.Option("--format", help="For which programs.")] = Format.CSV,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write the proof bundle to this new .zip file; see `cohortsum verify`."),
+    ] = None,
 ) -> None:
-    """Write the released tables of a study for other programs."""
-    if out.exists():
+    """Write the released tables of a study for other programs, or the bundle that proves them."""
+    if out is None and bundle is None:
+        raise ConfigurationError("name a folder with --out, a file with --bundle, or both")
+    if out is not None and out.exists():
         raise ConfigurationError(f"--out {out}: exists already and is not overwritten; name another")
     person = person_of(coordinator, roster, key, identity, ANYBODY)
+    if bundle is not None:
+        write_new(bundle, person.ask(lambda desk: _bundle(desk, study)))
+        say(f"proof bundle: {bundle}\nnext: cohortsum verify {bundle} --roster-fingerprint WORDS")
+    if out is None:
+        return
 
     async def fetch(desk: "Desk") -> ResultDocument:
         return await desk.result(find_study(await desk.studies(), study).digest)
@@ -197,6 +208,10 @@ def export(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     say(f"exported: {out} ({len(files)} files)")
+
+
+async def _bundle(desk: "Desk", study: str) -> bytes:
+    return await desk.bundle(find_study(await desk.studies(), study).digest)
 
 
 async def _releases(desk: "Desk", study: str) -> "ReleaseList":

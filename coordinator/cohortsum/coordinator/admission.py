@@ -180,6 +180,7 @@ def _entry(
             name=request.name,
             organisation=request.organisation,
             key=request.key,
+            seal=request.seal,
         )
     if before.role != request.role:
         raise ConfigurationError(
@@ -191,6 +192,8 @@ def _entry(
             f"then `cohortsum coordinator revoke` and `admit --replace`"
         )
     changed = {"name": request.name, "organisation": request.organisation, "key": request.key}
+    if request.seal is not None:
+        changed["seal"] = request.seal
     return before.model_copy(update=changed)
 
 

@@ -19,13 +19,14 @@ import structlog
 from cohortsum.coordinator.clock import tell
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.record import StudyRecord
+from cohortsum.coordinator.sealing import SealedRounds
 from cohortsum.coordinator.spool import Spool, Upload
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
-from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
+from cohortsum.protocol.coordinator_states import Aborted, Combining, CoordinatorSetup, Opened
 from cohortsum.protocol.effects import (
     Audit,
     AwaitStep,
@@ -56,6 +57,7 @@ class Attempt:
         waits: seconds of a step until its deadline, and until its final one.
         changed: tells of everything that the attempt did.
         seen: told of an opened sum before any site hears of it; returns whether sites are to see it.
+        sealed: keeps what was opened for auditors; None keeps nothing.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Attempt:
         waits: tuple[float, float],
         changed: asyncio.Condition,
         seen: Callable[[bytes, Opened], bool] = lambda _context, _opened: False,
+        sealed: SealedRounds | None = None,
     ) -> None:
         self.key = key
         self.machine = CoordinatorRound(setup, key)
         self._record, self._boxes, self._pool = record, boxes, pool
         self._waits, self._changed, self._seen = waits, changed, seen
+        self._sealed = sealed
         self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -212,13 +216,27 @@ class Attempt:
         if spool is None:
             raise AssertionError("sums are formed while a round is open")
         words = await asyncio.to_thread(self._open_sum, spool, effect)
+        await self._seal(spool)
 
         def disclosed(opened: Opened) -> Mapping[int, bytes]:
             if not self._seen(self.context, opened):
                 return {}
             return {site: spool.words(site) for site in opened.survivors}
 
-        await self._apply(self.machine.combined(words, disclosed))
+        effects = self.machine.combined(words, disclosed)
+        if isinstance(self.machine.state, Aborted) and self._sealed is not None:
+            self._sealed.drop(self.context)
+        await self._apply(effects)
+
+    async def _seal(self, spool: Spool) -> None:
+        """Keep for the auditors what was opened. A disk that refuses ends no round; the study then has no proof bundle."""
+        state = self.machine.state
+        if self._sealed is None or not isinstance(state, Combining):
+            return
+        try:
+            await asyncio.to_thread(self._sealed.write, self.context, state, spool.words)
+        except OSError as error:
+            self._log.error("round.not_sealed", errno=error.errno)
 
     def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
         total = spool.sum(effect.survivors)

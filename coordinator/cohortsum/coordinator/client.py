@@ -103,6 +103,11 @@ class Desk:
             raise AuthenticationError("the coordinator handed out the result of another study")
         return document
 
+    async def bundle(self, digest: bytes) -> bytes:
+        """Return the proof bundle of a study as it came; `report.bundle_check` says what it proves."""
+        call = self._stub.GetBundle(service_pb2.GetResultRequest(digest=digest), timeout=10 * TIMEOUT_S)
+        return await self._joined(call)
+
     async def releases(self, study: bytes) -> ReleaseList:
         """Return where every item of a study stands."""
         request = service_pb2.ListReleasesRequest(wire_version=WIRE_VERSION, study=study)

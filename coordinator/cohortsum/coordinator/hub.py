@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy import select
 
 from cohortsum.coordinator.amendment import find_earlier
+from cohortsum.coordinator.bundle import Binder
 from cohortsum.coordinator.clock import Clock, SystemClock
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.publish import release_folder
@@ -45,6 +46,7 @@ from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbu
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
 from cohortsum.study.planning import plan_study
+from cohortsum.study.release.bundle import Papers
 from cohortsum.study.release.decision import Decision
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -67,6 +69,7 @@ class Place:
         pool: threads for additions and masks.
         pace: waits that differ from the studies'.
         notify: tells the operator.
+        papers: the operator's signed files for a roster version; None where there are none, and no proof bundles.
     """
 
     store: Store
@@ -75,6 +78,7 @@ class Place:
     pool: Executor
     pace: Pace = AS_WRITTEN
     notify: Callable[[Notice], Awaitable[None]] = _tell_nobody
+    papers: Callable[[int], Papers] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class Hub:
         self._taking = asyncio.Lock()
         self._heard: dict[str, datetime] = {}
         self.review = ReviewDesk(place.store, place.results, roll)
+        self._binder = Binder(place.store, place.results, roll, key, place.papers)
 
     @property
     def roll(self) -> Roll:
@@ -246,12 +251,20 @@ class Hub:
 
     async def decide(self, decision: Decision) -> None:
         """Take a checker's or a site's decision about an item; raises AuthenticationError or RefusedError."""
-        before = self.review.standing(decision.study).state
+        before = self.review.standing(decision.study)
         now = await self.review.decide(decision)
+        if now.document != before.document:
+            await asyncio.to_thread(self._binder.write, decision.study)
         study = now.study
-        if now.state != before and now.state == "released":
+        if now.state != before.state and now.state == "released":
             await self._notify(NoticeKind.RESULTS_RELEASED, study)
         await self._tell()
+
+    async def bundle(self, digest: bytes, reader: str) -> bytes:
+        """Return the proof bundle of a study, once it is noted who reads it; raises RefusedError where there is none."""
+        archive = await asyncio.to_thread(self._binder.bundle, digest)
+        self._place.store.note(Deed(DeedKind.RESULT_READ, digest, by=reader, detail="bundle"))
+        return archive
 
     def trail(self, site: str) -> tuple[Envelope, ...]:
         """Return every masked input of a site."""
@@ -374,6 +387,8 @@ class Hub:
     async def _run(self, runner: StudyRunner) -> Outcome:
         try:
             outcome = await runner.run()
+            if outcome.document is not None:
+                await asyncio.to_thread(self._binder.write, runner.plan.study.digest)
             kinds = {"released": NoticeKind.RESULTS_RELEASED, IN_REVIEW: NoticeKind.SIGNATURE_WANTED}
             await self._notify(kinds.get(runner.state, NoticeKind.ROUND_FAILED), runner.plan.study)
             return outcome

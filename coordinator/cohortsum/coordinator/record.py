@@ -207,6 +207,12 @@ class StudyRecord:
                 for row, held in rows
             )
 
+    def opened(self) -> tuple[bytes, ...]:
+        """Return the contexts of the rounds that opened."""
+        query = select(RoundRow.context).where(RoundRow.study == self._digest, RoundRow.state == "opened")
+        with self._store.transaction() as session:
+            return tuple(map(bytes.fromhex, session.scalars(query)))
+
     def attempts(self, iteration: int) -> tuple[int, tuple[str, ...]]:
         """Return how many attempts at an iteration were made before a restart, and the ids of the survivors that bind the next.
 

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -28,6 +28,7 @@ from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
+from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
@@ -41,7 +42,6 @@ from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.regimens import regime_of_sites
-from cohortsum.study.disclosure.waiving import holding
 from cohortsum.study.planning import StudyPlan, by_block
 from cohortsum.study.sums import Integers
 
@@ -128,6 +128,7 @@ class StudyRunner:
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier = pace, earlier
         self._record = StudyRecord(store, plan.study, roster)
+        self._sealed = SealedRounds(sealed_folder(results), plan.study.digest, lambda: self._roster)
         self._clock = clock or SystemClock()
         self.enrolment = Enrolment(plan, roster, self._record, self._clock, pace.enrol_s, pace.gather_s)
         self._boxes = {index: Mailbox() for index in self.enrolment.names}
@@ -156,6 +157,7 @@ class StudyRunner:
         """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study."""
         try:
             self.remember()
+            self._sealed.keep_only(self._record.opened())
             outcome = await self._released() or await self._enrol_and_attempt()
             state = outcome.state
             if self._stopped is not None and outcome.document is None:
@@ -355,7 +357,16 @@ class StudyRunner:
             return course.plan.needs_sight(sums)
 
         return self.kind_of_attempt(
-            setup, key, self._record, self._boxes, self._folder, self._pool, waits, changed, seen
+            setup,
+            key,
+            self._record,
+            self._boxes,
+            self._folder,
+            self._pool,
+            waits,
+            changed,
+            seen,
+            self._sealed,
         )
 
     def _opened(
@@ -396,7 +407,6 @@ class StudyRunner:
         survivors = tuple(map(self._record.id_of, first.survivors))
         # of a site that was denied and forgotten since, the strictest profile is taken
         regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in survivors})
-        regime = replace(regime, waivers=holding(regime.waivers, self._clock.now().date()))
         base = result_document(
             self.plan,
             self._roster,

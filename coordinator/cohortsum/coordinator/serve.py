@@ -117,6 +117,7 @@ async def _before(stopping: asyncio.Event, work: Coroutine[None, None, int]) -> 
 async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator[Hub]":
     """Take up the studies and serve them."""
     from cohortsum.coordinator.audit_log import AUDIT
+    from cohortsum.coordinator.bundle import papers_in
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
     from cohortsum.coordinator.notices import Messenger
@@ -145,7 +146,9 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
         store.note(Deed(DeedKind.STARTED, by=config.identity))
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
-        hub = Hub(lambda: book.roll, key, Place(store, config.spool, config.results, pool, pace, teller.send))
+        papers = papers_in(config, folder)
+        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers)
+        hub = Hub(lambda: book.roll, key, place)
         server, port = secure_server(ConsortiumService(hub, tally), lambda: book.roll, key, config.listen)
         await hub.resume()
         await server.start()

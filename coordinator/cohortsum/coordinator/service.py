@@ -219,6 +219,16 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         for piece in _pieces(document):
             yield piece
 
+    async def GetBundle(
+        self, request: service_pb2.GetResultRequest, context: Context
+    ) -> AsyncGenerator[service_pb2.ResultChunk]:
+        """Return the proof bundle of a study."""
+        archive = b""
+        async with guarded("GetBundle", context, self._tally):
+            archive = await self._hub.bundle(request.digest, self._caller(context).id)
+        for piece in _pieces(archive):
+            yield piece
+
     async def ListReleases(
         self, request: service_pb2.ListReleasesRequest, context: Context
     ) -> service_pb2.ListReleasesReply:

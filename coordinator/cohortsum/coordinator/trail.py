@@ -39,6 +39,14 @@ def study_of_round(store: Store, context: bytes) -> bytes:
 
 def transcript_of(store: Store, context: bytes, site: str, roster: Roster) -> Transcript:
     """Return the transcript of a round for one of its sites; raises RefusedError for anybody else."""
+    transcript = kept_transcript(store, context, roster)
+    if site not in {envelope.sender for envelope in transcript.masked}:
+        raise RefusedError("this site sent no masked input in that round")
+    return transcript
+
+
+def kept_transcript(store: Store, context: bytes, roster: Roster) -> Transcript:
+    """Return the transcript of a round as it is kept; ``roster`` is the study's, denied identities included."""
     with store.transaction() as session:
         row = session.get_one(RoundRow, context.hex())
         opening = packet_from_bytes(row.opening).envelope
@@ -58,8 +66,6 @@ def transcript_of(store: Store, context: bytes, site: str, roster: Roster) -> Tr
                 index = roster.sites[SiteId(held.sender)]
                 kinds.setdefault(held.kind, {})[index] = packet_from_bytes(held.packet).envelope
         named = [roster.sites[SiteId(name)] for name in row.survivors.split(",") if row.survivors]
-    if roster.sites.get(SiteId(site)) not in kinds.get(Kind.MASKED.name, {}):
-        raise RefusedError("this site sent no masked input in that round")
 
     def of(kind: Kind) -> tuple[Envelope, ...]:
         return tuple(envelope for _, envelope in sorted(kinds.get(kind.name, {}).items()))

@@ -14,6 +14,11 @@ CHANNEL = "cohortsum/v1/chan"
 MASK_KEY = "cohortsum/v1/mask/key"
 PAIR_MASK = {"gate": "cohortsum/v1/mask/gate", "data": "cohortsum/v1/mask/data"}
 SELF_MASK = {"gate": "cohortsum/v1/self/gate", "data": "cohortsum/v1/self/data"}
+AUDIT = {
+    "key": "cohortsum/v1/audit/key",
+    "words": "cohortsum/v1/audit/words",
+    "seeds": "cohortsum/v1/audit/seeds",
+}
 
 
 def derive(secret: SecretBytes, context: bytes, label: str, *info: bytes, size: int = 32) -> SecretBytes:

@@ -8,6 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
+from cohortsum.crypto.agreement import AgreementKey
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.secret import SecretBytes
@@ -30,6 +31,18 @@ def make_key(path: Path) -> IdentityKey:
 def read_key(path: Path) -> IdentityKey:
     """Return the identity key in a file."""
     return IdentityKey(SecretBytes(parse_hex(read(path), 32, path.name), "identity seed"))
+
+
+def make_sealing_key(path: Path) -> AgreementKey:
+    """Make an auditor's X25519 sealing key, written as `make_key` does."""
+    seed = SecretBytes(secrets.token_bytes(32), "sealing seed")
+    write_new(path, seed.reveal().hex().encode() + b"\n", PRIVATE)
+    return AgreementKey(seed)
+
+
+def read_sealing_key(path: Path) -> AgreementKey:
+    """Return the sealing key in a file."""
+    return AgreementKey(SecretBytes(parse_hex(read(path), 32, path.name), "sealing seed"))
 
 
 def read_public(path: Path) -> bytes:

@@ -5,16 +5,16 @@ itself signed. The keeper can withhold messages, and then less is proven, but ca
 named only with t signatures over the very statement.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cohortsum.crypto.errors import RemoteProtocolError
-from cohortsum.protocol.approvals import ApprovalBook
+from cohortsum.protocol.approvals import read_approval, supplied
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
 from cohortsum.protocol.envelope import open_envelope
-from cohortsum.protocol.messages import Advert, Consistency, Envelope, MaskedInput, Opening, Shares
+from cohortsum.protocol.messages import Advert, Approval, Consistency, Envelope, MaskedInput, Opening, Shares
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
@@ -76,6 +76,43 @@ class ProvenRound:
     supplied: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The messages of a transcript, each under its sender's signature and bound to this round.
+
+    Attributes:
+        opening: the coordinator's.
+        context: 32 bytes; follows from roster, study and opening.
+        approvals: by roster index.
+        supplies: the items every approving site signed, by roster index.
+        adverts: of L1, by roster index; likewise what follows.
+        shares: of U2.
+        masked: of whoever sent one.
+        consistency: the R3 signatures.
+        h1: hash of L1.
+        h2: hash of U2.
+    """
+
+    opening: Opening
+    context: bytes
+    approvals: Mapping[int, Approval]
+    supplies: Mapping[int, frozenset[str]]
+    adverts: Mapping[int, tuple[Envelope, Advert]]
+    shares: Mapping[int, tuple[Envelope, Shares]]
+    masked: Mapping[int, tuple[Envelope, MaskedInput]]
+    consistency: Mapping[int, tuple[Envelope, Consistency]]
+    h1: bytes
+    h2: bytes
+
+    def signatures(self, stands_by: bytes, survivors: Sequence[int]) -> tuple[tuple[int, bytes], ...]:
+        """Return the survivors' signatures over a statement, by roster index."""
+        return tuple(
+            (index, envelope.signature)
+            for index, (envelope, message) in self.consistency.items()
+            if message.statement == stands_by and index in survivors
+        )
+
+
 def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: Roster) -> ProvenRound:
     """Return what a transcript proves to the site with roster index ``own``.
 
@@ -89,21 +126,8 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
         RemoteProtocolError: M1 to M4 and R0.1, M3 where the context is not that of this study, T1 where the reader's own masked
             input is missing or was made under another transcript.
     """
-    context = transcript.opening.context
-    opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
-    approvals = [held.digest for held in opening.approvals]
-    supplies = ApprovalBook(plan, roster).read(opening.approvals)
-    batch = (opening.ahead, opening.dealt, opening.slot)
-    meant = opening.plan or plan.digest  # of an iteration, whose parameters the reader need not know any more
-    inputs = public_inputs(meant, approvals, opening.survivors, opening.earlier, *batch)
-    if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
-        raise RemoteProtocolError("M3", "the transcript is of another study or version")
-    dealt = opening.dealt or context
-    adverts = _opened(transcript.adverts, Advert, dealt, roster)
-    shares = _opened(transcript.shares, Shares, dealt, roster)
-    masked = _opened(transcript.masked, MaskedInput, context, roster)
-    h1 = adverts_digest(dealt, transcript.adverts)
-    h2 = shares_digest(dealt, h1, transcript.shares)
+    held = verified(transcript, plan, roster)
+    context, adverts, masked, h1, h2 = held.context, held.adverts, held.masked, held.h1, held.h2
     mine = masked.get(own)
     if mine is None or (mine[1].adverts_digest, mine[1].shares_digest) != (h1, h2):
         raise RemoteProtocolError(
@@ -111,30 +135,71 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
         )
     listed = [masked[index][0] for index in transcript.survivors if index in masked]
     stands_by = statement(context, h1, h2, listed) if listed else b""
-    signatures = tuple(
-        (index, envelope.signature)
-        for index, (envelope, message) in _opened(
-            transcript.consistency, Consistency, context, roster
-        ).items()
-        if message.statement == stands_by and index in transcript.survivors
-    )
+    signatures = held.signatures(stands_by, transcript.survivors)
     complete = len(listed) == len(transcript.survivors)
     named = complete and len(signatures) >= threshold(len(adverts))
     signed = complete and own in dict(signatures)
     return ProvenRound(
-        opening.key,
+        held.opening.key,
         context,
         mine[0].digest,
         h1,
         h2,
         {index: message.counter for index, (_, message) in adverts.items()},
-        frozenset(shares),
+        frozenset(held.shares),
         transcript.survivors if named or signed else (),
         signed or (named and own in transcript.survivors),
         stands_by,
         signatures if named else (),
-        supplies.get(own, frozenset()),
+        held.supplies.get(own, frozenset()),
     )
+
+
+def verified(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Verified:
+    """Return the messages of a transcript, every signature verified and the context derived again.
+
+    Args:
+        transcript: as it was handed out.
+        plan: of the first round of the study it is said to be of.
+        roster: as pinned, denied identities included.
+
+    Raises:
+        RemoteProtocolError: M1 to M4 and R0.1, M3 where the context is not that of this study.
+    """
+    context = transcript.opening.context
+    opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
+    digests = [held.digest for held in opening.approvals]
+    approvals = _approvals(opening.approvals, plan, roster)
+    batch = (opening.ahead, opening.dealt, opening.slot)
+    meant = opening.plan or plan.digest  # of an iteration, whose parameters the reader need not know any more
+    inputs = public_inputs(meant, digests, opening.survivors, opening.earlier, *batch)
+    if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
+        raise RemoteProtocolError("M3", "the transcript is of another study or version")
+    dealt = opening.dealt or context
+    h1 = adverts_digest(dealt, transcript.adverts)
+    return Verified(
+        opening,
+        context,
+        approvals,
+        {index: supplied(approval, plan) for index, approval in approvals.items()},
+        _opened(transcript.adverts, Advert, dealt, roster),
+        _opened(transcript.shares, Shares, dealt, roster),
+        _opened(transcript.masked, MaskedInput, context, roster),
+        _opened(transcript.consistency, Consistency, context, roster),
+        h1,
+        shares_digest(dealt, h1, transcript.shares),
+    )
+
+
+def _approvals(envelopes: Sequence[Envelope], plan: RoundPlan, roster: Roster) -> Mapping[int, Approval]:
+    """Return the approvals by roster index; raises RemoteProtocolError (M1 to M4, R0.1) also where their order is another."""
+    approvals: dict[int, Approval] = {}
+    for envelope in envelopes:
+        index, approval = read_approval(envelope, plan, roster)
+        if approvals and index <= max(approvals):
+            raise RemoteProtocolError("R0.1", "approvals must come by roster index, once each")
+        approvals[index] = approval
+    return approvals
 
 
 def _opened(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from cohortsum.crypto.agreement import check_public
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.signing import public_key, verify
@@ -39,12 +40,14 @@ class Identity:
         role: what it may do.
         index: a site's place, 0 to 2**16 - 1, which fixes its share point ``index + 1``; None for other roles.
         key: Ed25519 public key, 32 bytes.
+        seal: X25519 public key, 32 bytes, under which proof bundles are sealed to an auditor; empty for none.
     """
 
     id: str
     role: Role
     index: int | None
     key: bytes
+    seal: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Roster:
         entries = tuple(self.identities.values())
         for entry in entries:
             public_key(entry.key)
+            if entry.seal:
+                check_public(entry.seal)
         sites = {
             SiteId(entry.id): entry.index
             for entry in entries

@@ -186,6 +186,18 @@ def test_only_the_quartiles_of_white_matter_lesions_leave_and_no_histogram() -> 
     assert isinstance(column(of(gated, "ages"), "value")[1], float)
 
 
+def test_a_histogram_that_is_all_of_a_study_hides_its_small_bins() -> None:
+    age = np.concatenate((np.linspace(0, 24, 7), np.linspace(26, 99, 393)))
+    text = study(
+        {"age": VARIABLES["age"]},
+        {"a": "{kind: histogram, variables: [age], edges: [0, 25, 50, 75, 100]}"},
+    )
+    counts = column(of(played(text, [Batch(400, {"age": age}, {})]).gated(), "a"), "count")
+    assert isinstance(counts[0], Absent)
+    assert sum(isinstance(count, Absent) for count in counts) == 2
+    assert all(count % 5 == 0 for count in counts if isinstance(count, int))
+
+
 def test_under_noise_counts_stay_and_figures_still_need_their_people() -> None:
     one = run("{kind: summary, variables: [age], by: [sex]}", noise=EPSILON)
     gated = one.gated()

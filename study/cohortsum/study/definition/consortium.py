@@ -19,9 +19,11 @@ from cohortsum.study.definition.problems import Problems
 from cohortsum.study.definition.tree import read_yaml
 
 KEY_PREFIX = "ed25519:"
+SEAL_PREFIX = "x25519:"
 REQUEST = "cohortsum/v1/admission-request"
 
 PublicKey = Annotated[str, StringConstraints(pattern=r"^ed25519:[0-9a-f]{64}$")]
+SealKey = Annotated[str, StringConstraints(pattern=r"^x25519:[0-9a-f]{64}$")]
 RoleName = Literal["site", "coordinator", "trustee", "statistician", "checker", "auditor"]
 
 _S = TypeVar("_S", bound=Section)
@@ -36,7 +38,7 @@ class IdentityEntry(Section):
     name: Text
     organisation: Text
     key: PublicKey
-    seal: Annotated[str, StringConstraints(pattern=r"^x25519:[0-9a-f]{64}$")] | None = None
+    seal: SealKey | None = None
 
 
 class ConsortiumFile(Section):
@@ -55,6 +57,7 @@ class RequestFile(Section):
     name: Text
     organisation: Text
     key: PublicKey
+    seal: SealKey | None = None
     signature: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 
 
@@ -85,7 +88,13 @@ def load_roster(text: bytes, source: str) -> Roster:
             raise StudyFileError(
                 f"{source}: identity {entry.id}: an index belongs to every site and to nobody else"
             )
-        identities[entry.id] = Identity(entry.id, Role(entry.role), entry.index, parse_key(entry.key))
+        identities[entry.id] = Identity(
+            entry.id,
+            Role(entry.role),
+            entry.index,
+            parse_key(entry.key),
+            b"" if entry.seal is None else parse_seal(entry.seal),
+        )
     return Roster(held.consortium, held.roster, identities, roster_digest(text))
 
 
@@ -131,7 +140,9 @@ def write_roster(consortium: str, version: int, entries: Iterable[IdentityEntry]
     return ("\n".join(lines) + "\n").encode()
 
 
-def write_request(name: str, role: RoleName, title: str, organisation: str, key: IdentityKey) -> bytes:
+def write_request(
+    name: str, role: RoleName, title: str, organisation: str, key: IdentityKey, seal: bytes = b""
+) -> bytes:
     """Return the bytes of a signed request.
 
     Args:
@@ -140,15 +151,19 @@ def write_request(name: str, role: RoleName, title: str, organisation: str, key:
         title: a name for people.
         organisation: whose it is.
         key: the identity's private key.
+        seal: an auditor's public sealing key, 32 bytes; empty for none.
 
     Raises:
-        StudyFileError: for an id, title or organisation that a roster cannot carry.
+        StudyFileError: for an id, title or organisation that a roster cannot carry, or a sealing key of somebody who is no auditor.
     """
     fields = (name, role, title, organisation)
-    signature = key.sign(REQUEST, *(field.encode() for field in fields), key.public).hex()
-    keys = ("id", "role", "name", "organisation", "key", "signature")
-    values = (*fields, format_key(key.public), signature)
-    text = "".join(f"{key}: {quoted(value)}\n" for key, value in zip(keys, values, strict=True)).encode()
+    signature = key.sign(REQUEST, *_request_parts(fields, key.public, seal)).hex()
+    held: dict[str, str] = dict(zip(("id", "role", "name", "organisation"), fields, strict=True))
+    held["key"] = format_key(key.public)
+    if seal:
+        held["seal"] = SEAL_PREFIX + seal.hex()
+    held["signature"] = signature
+    text = "".join(f"{key}: {quoted(value)}\n" for key, value in held.items()).encode()
     load_request(text, "request")
     return text
 
@@ -161,13 +176,21 @@ def load_request(text: bytes, source: str) -> RequestFile:
     held = read_section(RequestFile, text, source)
     fields = (held.id, held.role, held.name, held.organisation)
     key = parse_key(held.key)
+    seal = b"" if held.seal is None else parse_seal(held.seal)
+    if seal and held.role != "auditor":
+        raise StudyFileError(f"{source}: seal: a sealing key is for auditors; ask without it")
     try:
-        verify(key, bytes.fromhex(held.signature), REQUEST, *(field.encode() for field in fields), key)
+        verify(key, bytes.fromhex(held.signature), REQUEST, *_request_parts(fields, key, seal))
     except AuthenticationError:
         raise AuthenticationError(
             f"{source}: its signature is not by the key it names; ask for the file as it was made"
         ) from None
     return held
+
+
+def _request_parts(fields: Iterable[str], key: bytes, seal: bytes) -> tuple[bytes, ...]:
+    """Return what a request signs; one without a sealing key signs what it always did."""
+    return (*(field.encode() for field in fields), key, *((seal,) if seal else ()))
 
 
 def format_key(public: bytes) -> str:
@@ -178,6 +201,11 @@ def format_key(public: bytes) -> str:
 def parse_key(text: str) -> bytes:
     """Return the 32 bytes of a public key as rosters write it."""
     return bytes.fromhex(text.removeprefix(KEY_PREFIX))
+
+
+def parse_seal(text: str) -> bytes:
+    """Return the 32 bytes of a sealing key as rosters write it."""
+    return bytes.fromhex(text.removeprefix(SEAL_PREFIX))
 
 
 def quoted(value: str | int) -> str:

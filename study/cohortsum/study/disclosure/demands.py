@@ -86,10 +86,14 @@ class Demands:
 
     def rules(self, analysis: str, variable: str | None = None) -> tuple[Rule, ...]:
         """Return the rules that hold for an analysis, each once."""
+        if variable is not None:
+            places = [(analysis, variable)]
+        else:
+            places = [place for place in self.decisions if place[0] == analysis]
         found: dict[str, Rule] = {}
-        for (here, name), decisions in self.decisions.items():
-            if here == analysis and variable in (None, name):
-                found |= {held.rule.id: held.rule for decision in decisions for held in decision.held}
+        for place in places:
+            for decision in self.decisions.get(place, ()):
+                found |= {held.rule.id: held.rule for held in decision.held}
         return tuple(found.values())
 
     def of_study(self) -> tuple[Demand, ...]:

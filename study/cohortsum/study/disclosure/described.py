@@ -107,7 +107,8 @@ class Described:
             return Judged(
                 {line.place: rounding.count(line.people) for line in lines}, frozenset(), False, False
             )
-        groups = self._hidden([line for line in lines if line.place.column == "n"], set(), alone=True)
+        sizes = [line for line in lines if line.place.column == "n"]  # a histogram alone has none
+        groups = self._hidden(sizes, set(), alone=True) if sizes else set[str]()
         rows = frozenset((line.place.table, line.place.row) for line in lines if _called(line) in groups)
         hidden = self._hidden(lines, groups)
         figures: dict[Place, Figure] = {

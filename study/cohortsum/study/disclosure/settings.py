@@ -1,5 +1,6 @@
 """What the rules in force come to, for the cohort gate: how small is small, what is rounded, how many people a figure needs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -26,6 +27,9 @@ class Settings:
         rules: in force.
         demands: what they ask of the study.
         noised: whether the sums carry noise: then counts are not exact, and neither hidden nor rounded.
+        threshold: the least count that is shown, one for all tables of a study, which are judged together; a multiple of the base.
+        base: of which printed counts are multiples; 1 leaves them.
+        figures: how many people a figure needs, by analysis and variable, and by analysis.
     """
 
     study: FrozenStudy
@@ -33,29 +37,9 @@ class Settings:
     rules: InForce
     demands: Demands
     noised: bool
-
-    @property
-    def threshold(self) -> int:
-        """The least count that is shown: one for all tables of a study, which are judged together; a multiple of the base."""
-        if self.noised:
-            return NOTHING_HIDDEN
-        sizes = [self.regime.count, NOTHING_HIDDEN]
-        for decisions in self.demands.decisions.values():
-            for decision in decisions:
-                if decision.output is Output.COUNT:
-                    sizes += [_least(held.rule.control) for held in decision.held]
-        least = max(sizes)
-        return least if least == NOTHING_HIDDEN else -(-least // self.base) * self.base
-
-    @property
-    def base(self) -> int:
-        """Of which printed counts are multiples; 1 leaves them."""
-        if self.noised:
-            return 1
-        asked = self.study.release.round_to or 1
-        return max(
-            [asked, *(control.base or 1 for control in self._controls() if isinstance(control, RoundTo))]
-        )
+    threshold: int
+    base: int
+    figures: Mapping[tuple[str, str | None], int]
 
     @property
     def rounding(self) -> Rounding:
@@ -65,7 +49,7 @@ class Settings:
 
     def figure(self, analysis: str, variable: str | None = None) -> int:
         """Return how many people a figure of an analysis needs."""
-        return self.demands.minimum(Of.GROUP, analysis, variable)
+        return self.figures.get((analysis, variable), 1)
 
     def digits(self, analysis: str, variable: str) -> int | None:
         """Return to how many significant digits figures of a variable are rounded, None where no rule asks for it."""
@@ -93,19 +77,31 @@ class Settings:
         """Whether a variable is an imaging measure, or may be one."""
         return any(family is None or family.imaging for family in families_of(self.study, variable))
 
-    def _controls(self) -> tuple[Control, ...]:
-        return tuple(
-            held.rule.control
-            for decisions in self.demands.decisions.values()
-            for decision in decisions
-            for held in decision.held
-        )
-
 
 def settings_of(study: FrozenStudy, regime: Regime) -> Settings:
     """Return the settings of a release of a study."""
     rules = in_force(regime)
-    return Settings(study, regime, rules, demands_of(study, rules), study.privacy.noise != "none")
+    demands = demands_of(study, rules)
+    noised = study.privacy.noise != "none"
+    counts = {
+        held.rule.id: held.rule.control
+        for decisions in demands.decisions.values()
+        for decision in decisions
+        if decision.output is Output.COUNT
+        for held in decision.held
+    }.values()
+    threshold, base = NOTHING_HIDDEN, 1
+    if not noised:
+        rounded = (control.base or 1 for control in counts if isinstance(control, RoundTo))
+        base = max((study.release.round_to or 1, *rounded))
+        threshold = max((regime.count, NOTHING_HIDDEN, *map(_least, counts)))
+        threshold = threshold if threshold == NOTHING_HIDDEN else -(-threshold // base) * base
+    figures: dict[tuple[str, str | None], int] = {}
+    for (analysis, variable), decisions in demands.decisions.items():
+        least = max((decision.minimum(Of.GROUP) for decision in decisions), default=1)
+        figures[analysis, variable] = least
+        figures[analysis, None] = max(least, figures.get((analysis, None), 1))
+    return Settings(study, regime, rules, demands, noised, threshold, base, figures)
 
 
 def _least(control: Control) -> int:

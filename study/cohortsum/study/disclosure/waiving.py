@@ -7,7 +7,6 @@ the same thing may then be the strictest. What is prohibited and what people mus
 Over several sites the strictest holds: a rule is weaker in the cohort only where every site that holds to the profile waives it.
 """
 
-import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,7 @@ from cohortsum.study.catalogue.controls import (
 from cohortsum.study.catalogue.rule import Rule
 from cohortsum.study.catalogue.rules import RULES
 from cohortsum.study.disclosure.own_rules import OWN_RULES
-from cohortsum.study.disclosure.verdict import Regime, Waiver
+from cohortsum.study.disclosure.verdict import Regime
 
 OFF = "off"
 
@@ -105,11 +104,6 @@ def check_waivers(waivers: Iterable[tuple[str, str]]) -> None:
             raise ConfigurationError(f"waivers: no rule {name}; docs/catalogue.md lists them")
         elif value != OFF:
             raise ConfigurationError(f"waivers: rule {name}: expected value: {OFF}")
-
-
-def holding(waivers: Iterable[Waiver], today: datetime.date) -> tuple[Waiver, ...]:
-    """Return the waivers that have not ended."""
-    return tuple(waiver for waiver in waivers if waiver.until >= today)
 
 
 def _takes_number(control: Control) -> bool:

@@ -105,6 +105,11 @@ class ConsortiumStub:
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
                 _registered_method=True)
+        self.GetBundle = channel.unary_stream(
+                '/cohortsum.wire.v1.Consortium/GetBundle',
+                request_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
+                response_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
+                _registered_method=True)
 
 
 class ConsortiumServicer:
@@ -208,6 +213,13 @@ class ConsortiumServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBundle(self, request, context):
+        """The proof bundle of a study of which something is released, in pieces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConsortiumServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -280,6 +292,11 @@ def add_ConsortiumServicer_to_server(servicer, server):
                     servicer.Decide,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.SerializeToString,
+            ),
+            'GetBundle': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetBundle,
+                    request_deserializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.FromString,
+                    response_serializer=cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -660,6 +677,33 @@ class Consortium:
             '/cohortsum.wire.v1.Consortium/Decide',
             cohortsum_dot_wire_dot_v1_dot_service__pb2.ReleaseDecision.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_service__pb2.SubmitReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBundle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cohortsum.wire.v1.Consortium/GetBundle',
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.GetResultRequest.SerializeToString,
+            cohortsum_dot_wire_dot_v1_dot_service__pb2.ResultChunk.FromString,
             options,
             channel_credentials,
             insecure,

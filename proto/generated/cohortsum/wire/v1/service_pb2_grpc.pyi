@@ -60,6 +60,8 @@ class ConsortiumStub:
     """One item with its values, in pieces; for those who decide about it, and for auditors."""
     Decide: _grpc.UnaryUnaryMultiCallable[_service_pb2.ReleaseDecision, _service_pb2.SubmitReply]
     """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
+    GetBundle: _grpc.UnaryStreamMultiCallable[_service_pb2.GetResultRequest, _service_pb2.ResultChunk]
+    """The proof bundle of a study of which something is released, in pieces."""
 
 @_typing.type_check_only
 class ConsortiumAsyncStub(ConsortiumStub):
@@ -92,6 +94,8 @@ class ConsortiumAsyncStub(ConsortiumStub):
     """One item with its values, in pieces; for those who decide about it, and for auditors."""
     Decide: _aio.UnaryUnaryMultiCallable[_service_pb2.ReleaseDecision, _service_pb2.SubmitReply]  # type: ignore[assignment]
     """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
+    GetBundle: _aio.UnaryStreamMultiCallable[_service_pb2.GetResultRequest, _service_pb2.ResultChunk]  # type: ignore[assignment]
+    """The proof bundle of a study of which something is released, in pieces."""
 
 class ConsortiumServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -205,5 +209,13 @@ class ConsortiumServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_service_pb2.SubmitReply, _abc.Awaitable[_service_pb2.SubmitReply]]:
         """A checker's or a site's signed decision about an item. Sending the same bytes again changes nothing."""
+
+    @_abc_1.abstractmethod
+    def GetBundle(
+        self,
+        request: _service_pb2.GetResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_service_pb2.ResultChunk], _abc.AsyncIterator[_service_pb2.ResultChunk]]:
+        """The proof bundle of a study of which something is released, in pieces."""
 
 def add_ConsortiumServicer_to_server(servicer: ConsortiumServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
