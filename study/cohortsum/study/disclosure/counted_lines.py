@@ -220,7 +220,12 @@ class VariableLines:
 
 
 def _banded(coordinate: Coordinate) -> bool:
-    return isinstance(coordinate, tuple) and coordinate[0] == "bands"
+    """Whether a coordinate is the bands of a number; a histogram or proportion of it cuts elsewhere."""
+    match coordinate:
+        case ("bands", *_):
+            return True
+        case _:
+            return False
 
 
 def described_variables(tables: Sequence[Table]) -> tuple[str, ...]:

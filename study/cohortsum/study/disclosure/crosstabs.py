@@ -76,7 +76,7 @@ class Crossings:
         small: names of the counts that are hidden for their own sake.
         further: names of those hidden with them.
         hidden_groups: groups of which no table shows anything.
-        totals: how many people are in every group, hidden ones included.
+        totals: how many people are in every group, and have a level that a crosstab counts; hidden ones included.
         counted: all of this, as other tables must take it: public, or withheld.
         coordinates: that it is told by.
         held: why nothing of it may be shown; empty where some of it may.
@@ -131,7 +131,7 @@ def judge_crosstabs(
         frozenset(),
         frozenset(),
         frozenset(groups),
-        {key: total.people for key, total in groups.items()},
+        {**_levels(settings, crosstabs), **{key: total.people for key, total in groups.items()}},
         tuple(replace(one, standing=Standing.WITHHELD) for one in counted),
         universe.coordinates,
     )
@@ -230,6 +230,21 @@ def _groups(
         for key, people in sums.items():
             if people > found[key].people:
                 found[key] = replace(found[key], people=people)
+    return found
+
+
+def _levels(settings: Settings, crosstabs: Iterable[Table]) -> dict[GroupKey, int]:
+    """Return how many people have each level of the factors that crosstabs of everybody count."""
+    found: dict[GroupKey, int] = {}
+    for table in crosstabs:
+        if _spec(settings, table).where is not None:
+            continue
+        count, sums = table.columns.index("count"), dict[GroupKey, int]()
+        for row in table.rows:
+            for name, level in levels_of(table, row):
+                key = group_key({name: (level,)})
+                sums[key] = sums.get(key, 0) + (whole(row[count]) or 0)
+        found |= {key: max(people, found.get(key, 0)) for key, people in sums.items()}
     return found
 
 

@@ -12,6 +12,7 @@ A table of a kind that has no rules here is withheld, so that a new kind cannot 
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from cohortsum.study.definition import GlmSpec
 from cohortsum.study.disclosure.counted_lines import FIRST_FIGURE, VariableLines, described_variables
 from cohortsum.study.disclosure.crosstab_rows import crossed_rows
 from cohortsum.study.disclosure.crosstabs import (
@@ -28,7 +29,7 @@ from cohortsum.study.disclosure.figures import (
     quantile_rows,
     summary_rows,
 )
-from cohortsum.study.disclosure.models import model_rows, nothing_of, too_few_events
+from cohortsum.study.disclosure.models import Around, model_rows, nothing_of, too_few_events
 from cohortsum.study.disclosure.printed_size import enclosing_of, of_printed_people, scales, small_groups
 from cohortsum.study.disclosure.settings import Settings, settings_of
 from cohortsum.study.disclosure.shown import Shown, all_hidden, count_results
@@ -167,7 +168,7 @@ class _Gate:
         settings = self._settings
         statistic, sums = self._statistics[tables[0].analysis.partition(".")[0]]
         scaled: dict[str, Table] = {}
-        if not settings.noised and settings.base > 1 and scales(statistic):
+        if not settings.noised and scales(statistic):
             enclosing = enclosing_of(self._people, partial(level_total, self._crossings))
             printed = of_printed_people(statistic, sums, settings.rounding, enclosing)
             scaled = {table.analysis: table for table in statistic.finish(printed)}
@@ -175,12 +176,28 @@ class _Gate:
         if not settings.noised:
             barred = too_few_events(settings, tables) | small_groups(statistic, sums, settings.threshold)
         found: list[Shown] = []
-        all_of_it = settings.study.analyses[statistic.name].where is None
+        around = self._around(statistic.name)
         for table in tables:
-            made = scaled.get(table.analysis)
-            found.append(model_rows(settings, table, made, barred, self._people if all_of_it else None))
+            found.append(model_rows(settings, table, scaled.get(table.analysis), barred, around))
             barred |= nothing_of(table, found[-1].table)
         return tuple(found)
+
+    def _around(self, analysis: str) -> Around:
+        """Return of how many people those of a model's column are a part: of the cohort, or of a level that is the event."""
+        spec = self._settings.study.analyses[analysis]
+        events: Mapping[str, tuple[str, str]] = {}
+        if isinstance(spec, GlmSpec) and spec.events:
+            pairs = zip(spec.outcomes, spec.events, strict=True)
+            events = {f"{name}[{level}]": (name, level) for name, level in pairs}
+
+        def around(column: str, outcome: str) -> int | None:
+            if spec.where is not None:
+                return None
+            if column == "events" and outcome in events:
+                return level_total(self._crossings, *events[outcome])
+            return self._people if column == "n" else None
+
+        return around
 
 
 def _unknown(table: Table) -> Shown:

@@ -6,7 +6,7 @@ the rules allow. Numbers of people are rounded, and what contains them is made o
 (`printed_size`), else row by row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cohortsum.study.definition import CovarianceSpec, PcaSpec
@@ -29,6 +29,7 @@ LIKELIHOOD_DIGITS = 4
 MOST_COMPONENTS = 0.1
 """Components per person: "far fewer than people"."""
 SATURATED = Absent("saturation")
+Around = Callable[[str, str], int | None]
 
 
 @dataclass
@@ -43,7 +44,7 @@ class _Found:
 
 
 def model_rows(
-    settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str], people: int | None
+    settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str], around: Around
 ) -> Shown:
     """Return a table of a model as it may be shown.
 
@@ -51,7 +52,7 @@ def model_rows(
         settings: of the release.
         table: as finished from the opened sums.
         scaled: as finished from sums of the printed people; None where there are none.
-        people: of the cohort, where the analysis is about all of it.
+        around: how many people are known to be around those of a column and an outcome, if that is known.
         barred: outcomes with few events or few without, or of which another table of the analysis may show nothing.
     """
     form = _form(settings, table)
@@ -65,12 +66,12 @@ def model_rows(
         if reason is not None:
             status = Status.BELOW_THRESHOLD if reason is BELOW else Status.HIDDEN
             rows.append(_without(table, row, reason, status))
-        elif settings.noised or settings.base == 1:
+        elif settings.noised or (settings.base == 1 and settings.threshold <= 1):
             rows.append(row)
         elif scaled is not None:
             rows.append(scaled.rows[place])
         else:
-            rows.append(_rounded(settings, table, row, at, people))
+            rows.append(_rounded(settings, table, row, at, around))
     return Shown(replace(table, rows=tuple(rows)), _results(settings, table, found))
 
 
@@ -192,15 +193,15 @@ def _without(table: Table, row: Sequence[Cell], reason: Absent, status: Status) 
 
 
 def _rounded(
-    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int], whole_cohort: int | None
+    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int], around: Around
 ) -> tuple[Cell, ...]:
     """Return a row with rounded numbers of people, and nothing in it that gives them back."""
     cells = list(row)
     for column in COUNTS & at.keys():
         people = whole(row[at[column]])
         if people is not None:
-            around = whole_cohort if column == "n" else None
-            cells[at[column]] = printed_people(people, around, settings.rounding)
+            outcome = str(row[at["outcome"]]) if "outcome" in at else ""
+            cells[at[column]] = printed_people(people, around(column, outcome), settings.rounding)
     if "expected" in at:
         expected = _number(row[at["expected"]])
         if expected is not None:
