@@ -94,6 +94,7 @@ class VariableLines:
     def __post_init__(self) -> None:
         """Read the tables."""
         place = "variable"
+        self._bands: set[Coordinate] = set()
         self.tables = [
             table
             for table in self.tables
@@ -115,7 +116,7 @@ class VariableLines:
         for line in self.lines:
             rows.setdefault((line.place.table, line.place.row), {})[line.place.column] = line
         for held in rows.values():
-            if {"n", "missing"} <= held.keys() and not any(_banded(name) for name in held["n"].group):
+            if {"n", "missing"} <= held.keys() and not self._bands & held["n"].group.keys():
                 yield held["n"].group, held["n"].people + held["missing"].people
 
     def counted(self) -> Iterator[Counted]:
@@ -208,6 +209,7 @@ class VariableLines:
                 bands = tuple(dict.fromkeys(str(one[at]) for one in table.rows))
                 coordinate: Coordinate = ("bands", name, tuple(cuts))
                 self.coordinates[coordinate] = (*bands, MISSING)
+                self._bands.add(coordinate)
                 choice[coordinate] = (str(table.rows[row][at]),)
         return choice
 
@@ -217,15 +219,6 @@ class VariableLines:
         people = whole(table.rows[row][table.columns.index(column)])
         if people is not None:
             yield Line(Place(table.analysis, row, column), group, part, people)
-
-
-def _banded(coordinate: Coordinate) -> bool:
-    """Whether a coordinate is the bands of a number; a histogram or proportion of it cuts elsewhere."""
-    match coordinate:
-        case ("bands", *_):
-            return True
-        case _:
-            return False
 
 
 def described_variables(tables: Sequence[Table]) -> tuple[str, ...]:
