@@ -135,7 +135,7 @@ def _wrong_answer(
     else:
         parts, check = {"data": (answer.data, members)}, "R4.10"
     for kind, (given, expected) in parts.items():
-        if given.keys() != expected:
+        if set(given) != expected:
             return Broken(
                 check, name, f"gave {kind} shares of others than the survivor set that it signed asks for"
             )
