@@ -55,7 +55,7 @@ def of_coordinator(
         plan: of the study.
     """
     opening, latest = told.get(Kind.OPENING), packet.envelope
-    if opening is None:
+    if opening is None or not _genuine(latest, roster, Role.COORDINATOR):
         return ()
     found: list[Evidence] = []
     before = told.get(latest.kind)
@@ -128,15 +128,15 @@ def _doubled(
             by_sender.setdefault((envelope.sender, envelope.kind), {})[envelope.payload] = envelope
     found: list[Evidence] = []
     for held in by_sender.values():
-        genuine = [one for one in held.values() if len(held) > 1 and _genuine(one, roster)]
+        genuine = [one for one in held.values() if len(held) > 1 and _genuine(one, roster, Role.SITE)]
         if len(genuine) > 1:
             found += of_two(opening, genuine[0], genuine[1], roster, plan)
     return tuple(found)
 
 
-def _genuine(envelope: Envelope, roster: Roster) -> bool:
+def _genuine(envelope: Envelope, roster: Roster, role: Role) -> bool:
     try:
-        authenticate(envelope, roster, Role.SITE)
+        authenticate(envelope, roster, role)
     except RemoteProtocolError:
         return False
     return True

@@ -252,7 +252,7 @@ class _Reading:
         about = self._about
         if (
             message.survivors.keys() != self._survivors.keys()
-            or set(message.dropped) != self._delivered - self._survivors.keys()
+            or frozenset(message.dropped) != self._delivered - self._survivors.keys()
         ):
             raise RemoteProtocolError("R4.5", "the opened gate names other survivors or dropouts")
         for owner, opened in message.survivors.items():
