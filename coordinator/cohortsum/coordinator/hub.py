@@ -18,6 +18,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.bundle import Binder
 from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.publish import release_folder
 from cohortsum.coordinator.review import ReviewDesk
@@ -70,6 +71,7 @@ class Place:
         pace: waits that differ from the studies'.
         notify: tells the operator.
         papers: the operator's signed files for a roster version; None where there are none, and no proof bundles.
+        evidence: folder for evidence against sites, which needs ``papers``; None: none is kept.
     """
 
     store: Store
@@ -79,6 +81,14 @@ class Place:
     pace: Pace = AS_WRITTEN
     notify: Callable[[Notice], Awaitable[None]] = _tell_nobody
     papers: Callable[[int], Papers] | None = None
+    evidence: Path | None = None
+
+    @property
+    def book(self) -> EvidenceBook | None:
+        """Where evidence is kept, or None."""
+        return (
+            None if self.evidence is None or self.papers is None else EvidenceBook(self.evidence, self.papers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +389,7 @@ class Hub:
             place.pace,
             self._clock,
             lambda: find_earlier(place.store, plan, self.roll),
+            place.book,
         )
         self.adopt(runner)
         self._tasks[study.digest] = asyncio.create_task(self._run(runner))
