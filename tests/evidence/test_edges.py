@@ -58,7 +58,7 @@ def keeping(folder: Path) -> Callable[[Site], Site]:
 
 
 def only_file(folder: Path) -> Path:
-    (path,) = (folder / "evidence").iterdir()
+    (path,) = (folder / "evidence").glob("*.evidence")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     return path
@@ -82,6 +82,8 @@ def test_a_coordinator_that_names_two_survivor_sets_is_shown_to_have_by_the_file
             path = only_file(tmp_path)
             assert (line.by, line.detail) == ("hub", "M5")
             assert line.digest == hashlib.sha256(path.read_bytes()).digest()
+            (record,) = (tmp_path / "evidence").glob("*.told")
+            assert record.name == f"{line.context.hex()}.told"
             assert path.name == f"{line.context.hex()}-M5-hub.evidence"
             deeds = town.sites[VICTIM].ledger.deeds(line.context)
             assert "signed" in deeds

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.crypto.fingerprint import Words, roster_words
-from cohortsum.node.evidence import EvidenceBook
+from cohortsum.node.evidence import EvidenceBook, Presented
 from cohortsum.node.ledger import Ledger
 from cohortsum.protocol.audit import DeedKind
 from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
@@ -183,13 +183,13 @@ def found() -> Finding:
 
 def test_a_lie_is_kept_once_and_no_file_is_written_over(tmp_path: Path, ledger: Ledger) -> None:
     book = EvidenceBook(tmp_path / "evidence", lambda _: PAPERS)
-    held = (STUDY.digest, 1, SIGNED)
-    path = book.keep(evidence(), found(), held, signer("site2"), ledger)
+    held = Presented(STUDY.digest, 1, SIGNED)
+    path = book.keep(evidence(), found(), held, signer("site2"), ledger.note)
     assert path is not None
     assert is_evidence(path.read_bytes())
     assert read_evidence(path.read_bytes(), path.name).by == "site2"
     path.write_bytes(b"as it was")
-    assert book.keep(evidence(), found(), held, signer("site2"), ledger) is None
+    assert book.keep(evidence(), found(), held, signer("site2"), ledger.note) is None
     assert path.read_bytes() == b"as it was"
     assert [path.name for path in path.parent.iterdir()] == [path.name]  # no draft is left
     deeds = [line.deed.kind for line in ledger.audit().lines]
@@ -200,5 +200,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, ledger: Ledger) -
     (tmp_path / "evidence").write_bytes(b"in the way")
     book = EvidenceBook(tmp_path / "evidence", lambda _: PAPERS)
     with pytest.raises(ConfigurationError, match="evidence: cannot be made"):
-        book.keep(evidence(), found(), (STUDY.digest, 1, SIGNED), signer("site2"), ledger)
+        book.keep(evidence(), found(), Presented(STUDY.digest, 1, SIGNED), signer("site2"), ledger.note)
     assert ledger.audit().lines == ()

@@ -26,6 +26,7 @@ from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
+from cohortsum.node.evidence import Presented
 from cohortsum.node.failpoints import reach
 from cohortsum.node.joining import Joined, Site, history_of, in_force, join, still_waived
 from cohortsum.node.local_values import write_local
@@ -262,6 +263,7 @@ class StudySession:
                         sends.extend(self._carry_out(self._contribute(effect)))
                 case RoundOver(_, reason):
                     self._log.info("round.over", reason=reason)
+                    self._remember()
                     self._machine = None
                     self._sent = {}
                     if reason and self._course is not None:
@@ -378,13 +380,24 @@ class StudySession:
         if not isinstance(found, Finding) or self._signed is None or site.evidence is None:
             return
         try:
-            held = (study.digest, study.roster, self._signed)
-            path = site.evidence.keep(evidence, found, held, site.signer, site.ledger)
+            held = Presented(study.digest, study.roster, self._signed)
+            path = site.evidence.keep(evidence, found, held, site.signer, site.ledger.note)
         except CohortsumError as fault:
             self._log.error("evidence.not_kept", sentence=fault.message)
             return
         if path is not None:
             self._log.error("evidence.kept", accused=found.accused, check=found.check, file=path.name)
+
+    def _remember(self) -> None:
+        """Write down what the coordinator told this site of an attempt that is over, for comparison with other sites."""
+        site, record = self._site, None if self._machine is None else self._machine.record
+        if self._joined is None or self._signed is None or site.evidence is None or record is None:
+            return
+        study = self._joined.plan.study
+        try:
+            site.evidence.remember(record, Presented(study.digest, study.roster, self._signed), site.signer)
+        except (CohortsumError, OSError) as fault:
+            self._log.error("record.not_kept", error=type(fault).__name__)
 
     def _stop(self, reason: str) -> None:
         if self._machine is not None:

@@ -65,8 +65,8 @@ def of_coordinator(
     if needed is not None and before is None and all(kind in told for kind in needed):
         messages = (*(told[kind] for kind in needed), latest)
         found += _proven(Evidence(Case.BROKEN_ROUND, "", opening, messages), roster, plan)
-    relayed = [inner for held in (*told.values(), latest) for inner in _inner(held)]
-    return (*found, *_doubled(opening, relayed, roster, plan))
+    relayed = [inner for held in (*told.values(), latest) for inner in passed_on(held)]
+    return (*found, *doubled(opening, relayed, roster, plan))
 
 
 def of_dealers(
@@ -118,7 +118,7 @@ def of_answer(
     return _proven(Evidence(Case.BAD_ANSWER, "", opening, messages), roster, plan)
 
 
-def _doubled(
+def doubled(
     opening: Envelope, relayed: Iterable[Envelope], roster: Roster, plan: RoundPlan
 ) -> tuple[Evidence, ...]:
     """Return one proof per site of which two different messages of one kind were passed on."""
@@ -142,7 +142,7 @@ def _genuine(envelope: Envelope, roster: Roster, role: Role) -> bool:
     return True
 
 
-def _inner(envelope: Envelope) -> Iterator[Envelope]:
+def passed_on(envelope: Envelope) -> Iterator[Envelope]:
     """Yield what a message of the coordinator passes on."""
     match _read(envelope):
         case Adverts(held) | Delivery(held) | Survivors(held) | Quorum(held):

@@ -41,6 +41,7 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.envelope import open_any, open_envelope
 from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.evidence_making import of_coordinator, of_dealers
+from cohortsum.protocol.evidence_record import Record, record_of
 from cohortsum.protocol.masking import AddMasks, mask, site_keys, words_digest, words_to_bytes
 from cohortsum.protocol.messages import (
     Abort,
@@ -214,6 +215,11 @@ class SiteRound:
             return None if channel is None else sealing_key(channel, context, dealer, setup.index, h1)
 
         return (*found, *of_dealers(told, packet, setup.index, key, roster, setup.plan))
+
+    @property
+    def record(self) -> Record | None:
+        """What the coordinator told this site of the attempt, for comparison with another site's; None where that is nothing yet."""
+        return record_of(self._told)
 
     def complain(self, error: RemoteProtocolError) -> Effects:
         """Return the signed complaint about a dealer whose own message proves it wrong, if the error names one."""

@@ -6,11 +6,12 @@ everybody's keys; the plan follows from the signed study. Whoever presents the f
 
 from dataclasses import dataclass
 
-from cohortsum.crypto.errors import AuthenticationError, CohortsumError
+from cohortsum.crypto.errors import AuthenticationError, CohortsumError, ConfigurationError
 from cohortsum.crypto.fingerprint import Words, roster_words
 from cohortsum.crypto.signing import verify
 from cohortsum.protocol.evidence import Finding, Refusal
 from cohortsum.protocol.evidence_check import check_evidence
+from cohortsum.protocol.evidence_record import is_record
 from cohortsum.protocol.roster import Roster, roster_digest
 from cohortsum.report.bundle_check import Failure, Passed
 from cohortsum.study.definition.consortium import open_roster
@@ -90,7 +91,7 @@ def check_evidence_file(data: bytes, source: str, words: Words) -> EvidenceVerdi
             Passed(check, f"{roster.consortium}, version {roster.version}: the one of your fingerprint")
         )
         check = "presented by"
-        _presented(held, roster)
+        check_presented(held, roster)
         passed.append(Passed(check, f"{held.by}, whose signature covers every byte"))
         check = "study"
         study = open_study(held.study, roster)
@@ -99,6 +100,11 @@ def check_evidence_file(data: bytes, source: str, words: Words) -> EvidenceVerdi
             Passed(check, f"{study.study} version {study.version}, signed by {held.study.statistician}")
         )
         check = "evidence"
+        if is_record(held.evidence):
+            raise ConfigurationError(
+                f"a record of what {held.by} was told of one attempt: it accuses nobody by itself; another site compares it with its "
+                "own by `cohortsum node compare`"
+            )
         found = check_evidence(held.evidence, roster, plan)
         if isinstance(found, Refusal):
             raise AuthenticationError(f"{found.reason}; {CURE}")
@@ -123,7 +129,8 @@ def _roster(held: EvidenceFile, words: Words) -> Roster:
     return rosters[0]
 
 
-def _presented(held: EvidenceFile, roster: Roster) -> None:
+def check_presented(held: EvidenceFile, roster: Roster) -> None:
+    """Raise AuthenticationError unless an identity of the roster signed the whole file."""
     identity = roster.identities.get(held.by)
     if identity is None:
         raise AuthenticationError(f"'{held.by}' is nobody of the roster; {CURE}")
