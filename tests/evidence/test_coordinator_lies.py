@@ -185,6 +185,24 @@ def test_two_gates_that_name_different_sites_are_not_kept_together() -> None:
     assert all(sum(m.kind is Kind.GATE_OPENING for m in held.messages) < 2 for held in played.kept)
 
 
+def test_a_gate_with_the_other_seed_of_a_survivor_is_not_kept() -> None:
+    """Should a coordinator ever hold it, a file would hand it to everybody."""
+
+    def both(message: Message) -> Message:
+        assert isinstance(message, GateOpening)
+        return GateOpening(message.survivors, {0: message.survivors[0].seed})
+
+    def only_the_other(message: Message) -> Message:
+        assert isinstance(message, GateOpening)
+        survivors = dict(message.survivors)
+        return GateOpening(survivors, {0: survivors.pop(0).seed})
+
+    for lie in (both, only_the_other):
+        played = told_to_victim(Kind.GATE_OPENING, says(lie))
+        assert played.errors[0][1].check == "R4.5"
+        assert played.kept == []
+
+
 def test_a_closing_with_seeds_is_never_kept() -> None:
     def wrong(message: Message) -> Message:
         assert isinstance(message, Closing)

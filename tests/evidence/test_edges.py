@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.evidence import EvidenceBook as HubBook
@@ -26,6 +27,7 @@ from cohortsum.wire.v1 import round_pb2
 from tests.admin.desk import run
 from tests.edges.harness import Loopback, SeenRunner, roster_yaml
 from tests.edges.oracle import check_pooled
+from tests.evidence.test_site_lies import LIAR, another_share, lying_dealer
 from tests.protocol.consortium import identity_key
 from tests.protocol.lies import flip
 
@@ -139,3 +141,36 @@ def test_a_site_that_signs_two_adverts_is_shown_to_have_by_the_file_of_the_coord
         "M5",
         "hub",
     )
+
+
+@pytest.mark.parametrize("disk", ["sound", "refusing"])
+def test_evidence_against_a_dealer_is_on_disk_before_the_complaint_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    """A disk that refuses costs the evidence: the site says so, complains and leaves the attempt all the same."""
+    lying_dealer(monkeypatch, another_share)
+    if disk == "refusing":
+        (tmp_path / "evidence").write_bytes(b"in the way")
+    on_disk: list[list[str]] = []
+
+    async def play() -> None:
+        async with Loopback(tmp_path, SITES, change={1: keeping(tmp_path)}) as town:
+            before = town.service.before
+
+            async def look(site: str, what: str) -> None:
+                if what == Kind.COMPLAINT.name:
+                    on_disk.append([path.name[65:] for path in (tmp_path / "evidence").glob("*.evidence")])
+                await before(site, what)
+
+            town.service.before = look
+            ending = town.start()
+            await town.until(lambda: town.times(Kind.COMPLAINT.name) == 1)
+            assert town.times("UPLOAD", "site1") == 0
+            ending.cancel()
+
+    with capture_logs() as logs:
+        asyncio.run(play())
+    kept = [f"R2.7-site{LIAR}.evidence"] if disk == "sound" else []
+    assert on_disk == [kept]
+    events = {str(line["event"]) for line in logs}
+    assert ("evidence.kept" in events, "evidence.not_kept" in events) == (bool(kept), not kept)

@@ -3,6 +3,7 @@
 import hashlib
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
 from cohortsum.node.evidence import EvidenceBook, Presented, compare, evidence_in
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import pin
+from cohortsum.node.status import node_findings
 from cohortsum.protocol.evidence import Evidence, Finding
 from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.evidence_record import Record, compared, record_from_bytes
@@ -218,6 +220,18 @@ def test_the_oldest_records_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
         book.remember(replace(own, opening=opening), Presented(STUDY.digest, 1, SIGNED), signer("site2"))
     assert len(book.records()) == 4
     assert not (tmp_path / "evidence" / f"{bytes(32).hex()}.told").exists()
+
+
+def test_the_status_of_a_node_names_whom_its_evidence_accuses(node: Path) -> None:
+    def said() -> list[str]:
+        return [
+            found.sentence for found in node_findings(node, datetime.now(UTC)) if found.name == "evidence"
+        ]
+
+    _, theirs = two_records()
+    assert said() == []  # a record accuses nobody
+    compare(node, write_evidence(PAPERS, SIGNED, theirs.to_bytes(), signer("site3")), "theirs.told")
+    assert said() == ["1 files of evidence in evidence: hub (M5)"]
 
 
 def test_the_audit_log_has_a_line_for_what_a_comparison_found(node: Path, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ whoever collects them and whatever the others signed (`evidence_check`, `evidenc
   most c sites lie, c < t, and a coordinator keeps one such file per context.
 - A *gate opening* holds what the coordinator showed to every survivor: masked counts and the seeds of the gate. The pair masks of honest
   sites stay on each; together they are the sum at the gate, the number of people over all survivors. Who may not see sums should not be
-  given such a file (`sensitive`). Two of them that name different sites are not kept, nor is a closing with seeds: the difference would
-  open more than a sum.
+  given such a file (`sensitive`). No file is made of two gates that name different sites, of one with a seed that a site's place keeps shut
+  (its mask seed though it survived), or of a closing with seeds: these could open more than that sum.
 """
 
 from dataclasses import dataclass, field

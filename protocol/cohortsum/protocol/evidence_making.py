@@ -1,8 +1,8 @@
 """Making evidence of what a machine has in hand when a check fails.
 
 Every candidate is checked as a stranger would check it (`check_evidence`) before it is handed on, so a fault of our own accuses nobody.
-What would show more than `evidence` argues to be safe is not made: two opened gates that name different sites, an opened gate with both
-kinds of seed of one site, a closing with seeds.
+What would show more than `evidence` argues to be safe is not made: two opened gates that name different sites, an opened gate with a seed
+that its site's place among survivors or dropouts keeps shut, a closing with seeds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,13 +91,17 @@ def of_dealers(
     message = _read(packet.envelope)
     if opening is None or adverts is None or not isinstance(message, Delivery):
         return ()
+    advertisers = [roster.sites.get(SiteId(held.sender)) for held in passed_on(adverts)]
     found: list[Evidence] = []
     for envelope, ciphertext in zip(message.shares, packet.attachments, strict=False):
         dealer = roster.sites.get(SiteId(envelope.sender))
         if dealer is None or dealer == holder:
             continue
-        found += _proven(Evidence(Case.BAD_SHARES, "", opening, (adverts, envelope)), roster, plan)
-        if not isinstance(listed := _read(envelope), Shares) or holder not in listed.holders:
+        if not isinstance(listed := _read(envelope), Shares):
+            continue
+        if list(listed.holders) != advertisers:
+            found += _proven(Evidence(Case.BAD_SHARES, "", opening, (adverts, envelope)), roster, plan)
+        if holder not in listed.holders:
             continue
         if (opened := key(dealer)) is not None:
             sealed = Evidence(Case.BAD_SHARES, "", opening, (envelope,), holder, ciphertext, opened.reveal())
@@ -153,7 +157,7 @@ def passed_on(envelope: Envelope) -> Iterator[Envelope]:
 
 def _proven(candidate: Evidence, roster: Roster, plan: RoundPlan) -> tuple[Evidence, ...]:
     """Return the candidate under the check that it shows broken, if it shows one to a stranger."""
-    if not _may_be_kept(candidate):
+    if not _may_be_kept(candidate, roster):
         return ()
     try:
         _, broken = accused_by(candidate, roster, plan)
@@ -163,12 +167,15 @@ def _proven(candidate: Evidence, roster: Roster, plan: RoundPlan) -> tuple[Evide
     return (evidence,) if isinstance(check_evidence(evidence.to_bytes(), roster, plan), Finding) else ()
 
 
-def _may_be_kept(evidence: Evidence) -> bool:
+def _may_be_kept(evidence: Evidence, roster: Roster) -> bool:
     gates: list[GateOpening] = []
+    members: set[int | None] | None = None
     for envelope in evidence.messages:
         match _read(envelope):
             case Closing(data=data, mask=mask) if data or mask:
                 return False
+            case Survivors(masked):
+                members = {roster.sites.get(SiteId(held.sender)) for held in masked}
             case GateOpening() as gate:
                 gates.append(gate)
             case None if envelope.kind in (Kind.CLOSING, Kind.GATE_OPENING):
@@ -176,7 +183,14 @@ def _may_be_kept(evidence: Evidence) -> bool:
             case _:
                 pass
     named = {(frozenset(gate.survivors), frozenset(gate.dropped)) for gate in gates}
-    return len(named) <= 1 and not any(gate.survivors.keys() & gate.dropped.keys() for gate in gates)
+    return len(named) <= 1 and all(_one_kind(gate, members) for gate in gates)
+
+
+def _one_kind(gate: GateOpening, members: set[int | None] | None) -> bool:
+    """Return whether an opened gate holds no site's seed of the kind that its place among the survivors keeps shut."""
+    if members is None:
+        return not gate.survivors.keys() & gate.dropped.keys()
+    return gate.survivors.keys() <= members and not gate.dropped.keys() & members
 
 
 def _read(envelope: Envelope) -> Message | None:
