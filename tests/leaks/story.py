@@ -1,6 +1,6 @@
 """One consortium through everything that can go wrong; what each path did is noted, so that a path that stops failing is seen.
 
-Five sites with planted people. Sites 3 and 4 keep the people rule. A study that sites leave waits half a second for them.
+Five sites with planted people. Sites 3 and 4 keep the people rule. A study that sites leave waits half a second for each.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ class Change(Protocol):
 
 
 OPEN = {"version: 1\n": 'version: 1\nenrol: {until: "2099-01-01T00:00+00:00", start: at_deadline}\n'}
-IMPATIENT = {"step: 20s, tick: 1ms": "gather: 8s, step: 1s, step_max: 1s, tick: 1ms"}
-HURRIED = {"step: 20s, tick: 1ms": "gather: 2500ms, step: 1s, step_max: 1s, tick: 1ms"}
+IMPATIENT = {"step: 20s, tick: 1ms": "gather: 8s, step: 500ms, step_max: 500ms, tick: 1ms"}
+HURRIED = {"step: 20s, tick: 1ms": "gather: 2s, step: 500ms, step_max: 500ms, tick: 1ms"}
 THICKNESS = next(line for line in STUDY.splitlines() if "thickness:" in line) + "\n"
 NOISED = {
     "privacy: {noise: none}": "privacy: {noise: distributed, epsilon: 0.3, delta: 1.0e-6, accept_noise: true}",
@@ -355,7 +355,7 @@ class Story:
 
     async def _kill(self) -> None:
         """A node dies with its input masked, and the same folder is served again: by processes of their own."""
-        study = await self._submit("killed", {"step: 20s": "gather: 30s, step: 1s, step_max: 1s"})
+        study = await self._submit("killed", {"step: 20s": "gather: 30s, step: 500ms, step_max: 500ms"})
         await self.town.stop_node(1)
         folder = self.town.folder(1)
         dying = await self._process(1, {VARIABLE: "r2.masked"})
