@@ -5,19 +5,24 @@ import tomllib
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
+from cohortsum.node.config import load_policy_config
 from cohortsum.protocol.messages import Kind
 from cohortsum.study.catalogue import FAMILIES
 from cohortsum.study.definition import study_schema
-from cohortsum.study.results import Status
+from cohortsum.study.disclosure.own_rules import OWN_RULES
+from cohortsum.study.results import Absent, Status
+from tests.study.disclosure.release_of import column, of, played
+from tests.study.disclosure.test_gate_counts import of_counts, study
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 # As a string of its own in code ("R4.8"), and as the first cell of a row in protocol.md.
-CHECK = r"(?:[AMUW]\d|R\d(?:\.\d+)?)"
+CHECK = r"(?:[AMOUW]\d|R\d(?:\.\d+)?)"
 IN_CODE = re.compile(rf'"({CHECK})"')
 IN_TABLE = re.compile(rf"^\| `({CHECK})` \|", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -103,6 +108,38 @@ def test_every_catalogue_family_is_described() -> None:
 def test_every_status_is_described() -> None:
     rows = set(re.findall(r"^\| `([^`]+)` \|", page("statistics.md"), re.M))
     assert {status.value for status in Status} - rows == set()
+
+
+def test_every_rule_of_the_gates_has_its_row() -> None:
+    rows = re.findall(
+        r"^\| `([^`]+)` \|", page("disclosure.md").partition("## The gates' own rules")[2], re.M
+    )
+    assert rows == list(OWN_RULES)
+
+
+def test_waivers_are_written_as_the_page_shows_them(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", page("disclosure.md"), re.M | re.S)
+    (tmp_path / "policy.yaml").write_text(block, encoding="utf-8")
+    policy = load_policy_config(tmp_path / "policy.yaml")
+    assert (policy.profile, [waiver.rule for waiver in policy.waivers]) == (
+        "dpuk",
+        ["count_rounding", "roi_noise"],
+    )
+
+
+def test_seven_of_eighty_is_what_the_gate_makes_of_it() -> None:
+    rows = re.findall(
+        r"^\| (?:women|men) \| (\d+) \| (\d+) \| (\S+) \| (\S+) \|", page("disclosure.md"), re.M
+    )
+    opened = np.array([row[:2] for row in rows], np.int64)
+    text = study(
+        {"sex": "{levels: [women, men]}", "treated": "{levels: [no, yes]}"},
+        {"both": "{kind: crosstab, factors: [sex, treated]}"},
+    )
+    table = of(played(text, [of_counts(opened, ("sex", "treated"))]).gated(), "both")
+    printed = ["`hidden`" if isinstance(cell, Absent) else str(cell) for cell in column(table, "count")]
+    assert printed == [cell for row in rows for cell in row[2:]]
+    assert opened.sum() == 200
 
 
 def test_the_index_lists_every_page() -> None:

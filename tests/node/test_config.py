@@ -17,6 +17,7 @@ from cohortsum.node.config import (
     read_yaml,
     refuse_unbuilt_policy,
 )
+from cohortsum.node.setup import POLICY
 from cohortsum.node.table_config import TableFormat
 from cohortsum.study.definition.kinds import KINDS
 
@@ -46,7 +47,7 @@ auto_approve:
     until: 2026-12-31
 budget: {epsilon: 3.0, delta: 1.0e-5}
 waivers:
-  - {rule: complement_suppression, value: off, reason: "public counts", by: admin1, until: 2027-03-31}
+  - {rule: primary_suppression, value: 8, reason: "public counts", by: admin1, until: 2027-03-31}
 egress: {checkers: [check1]}
 """
 
@@ -130,7 +131,10 @@ def test_default_profile_is_dpuk_and_can_be_used() -> None:
     [
         ("rule: group_9, value: off", "no rule group_9"),
         ("rule: primary_suppression, value: none", "expected value: off, or a number"),
-        ("rule: complement_suppression, value: 5", "expected value: off"),
+        ("rule: count_rounding, value: 3", "expected value: off"),
+        ("rule: complement_suppression, value: off", "goes with the rules about small counts"),
+        ("rule: wmh_count_complement, value: off", "goes with wmh_count_suppression"),
+        ("rule: gives_n_back, value: off", "goes with count_rounding"),
         ("rule: primary_suppression, value: 12", "asks for as much as the rule"),
         ("rule: registration_prohibited, value: off", "cannot be waived"),
         ("rule: checklist_sign_off, value: off", "cannot be waived"),
@@ -236,3 +240,14 @@ def test_node_settings_extend_table_settings() -> None:
         "epoch",
         "notices",
     }
+
+
+def test_every_comment_of_a_new_policy_can_be_taken_as_it_stands(tmp_path: Path) -> None:
+    """The template that a new node gets, with every line of it in force."""
+    head, profile, rest = POLICY.format(profile="dpuk").partition("profile: dpuk\n")
+    assert all(line.startswith("#") or not line for line in head.splitlines())
+    lines = "\n".join(line.removeprefix("# ") for line in rest.splitlines())
+    policy = load_policy_config(written(tmp_path, profile + lines, "policy.yaml"))
+    assert policy.thresholds.site_totals == "protected"
+    assert [one.rule for one in policy.waivers] == ["count_rounding"]
+    refuse_unbuilt_policy(policy)

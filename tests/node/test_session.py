@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, PolicyError
 from cohortsum.crypto.masks import Vector, add_masks
 from cohortsum.node.config import PolicyConfig, Thresholds
-from cohortsum.node.joining import Site
+from cohortsum.node.joining import Site, still_waived
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.approvals import decline
 from cohortsum.protocol.context import RoundKey
@@ -23,7 +23,7 @@ from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Coo
 from cohortsum.protocol.effects import Combine, CoordinatorEffect, Deliver, Send
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import add_words, words_digest
-from cohortsum.protocol.messages import Abort, Kind, Packet
+from cohortsum.protocol.messages import Abort, Kind, Packet, WaivedRule
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from cohortsum.study.planning import plan_study
 from tests.edges.harness import (
@@ -435,3 +435,10 @@ def test_a_site_that_stays_out_keeps_no_copy_of_its_data(tmp_path: Path, pool: T
         session.consider(SIGNED)
         assert [path for path in (tmp_path / "site0").iterdir() if path.is_dir()] == []
     site.ledger.close()
+
+
+def test_nothing_is_sent_under_a_waiver_that_has_ended() -> None:
+    held = WaivedRule("group_10", "off", "a board agreed", "ann", "2999-12-31")
+    still_waived([held])
+    with pytest.raises(PolicyError, match="the waiver of group_10 ended on 2020-01-01"):
+        still_waived([held, replace(held, until="2020-01-01")])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cohortsum.node.config import PolicyConfig
 from cohortsum.study.catalogue import (
     ALL_FAMILIES,
     FAMILIES,
@@ -138,12 +139,13 @@ def test_the_page_has_no_other_line_about_a_family_or_a_rule() -> None:
 def test_a_family_or_rule_in_the_text_exists() -> None:
     words = set(re.findall(r"`([a-z]+(?:[._][a-z_0-9]+)+)`", DOC.read_text(encoding="utf-8")))
     rows = {row.name for family in FAMILIES.values() for row in family.rows}
-    keys = {"node.yaml", "voxel_mm3"}
+    keys = {"node.yaml", "voxel_mm3", "open_data"}
     assert words - rows - {*ALL_FAMILIES, *(rule.id for rule in RULES), *OUTPUTS_OF_KIND} == keys
 
 
 def test_the_page_says_what_is_in_force_and_which_pairs_give_a_third() -> None:
     text = DOC.read_text(encoding="utf-8")
-    assert "**No rule of this page is enforced by this version.**" in text
+    assert "hold at sites under `dpuk`, the default profile" in text
+    assert PolicyConfig().profile == "dpuk"
     for parts, third in FOLLOWS:
         assert all(f"`{name}`" in text for name in (*parts, third))

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -42,7 +42,6 @@ from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.regimens import regime_of_sites
-from cohortsum.study.disclosure.waiving import holding
 from cohortsum.study.planning import StudyPlan, by_block
 from cohortsum.study.sums import Integers
 
@@ -408,7 +407,6 @@ class StudyRunner:
         survivors = tuple(map(self._record.id_of, first.survivors))
         # of a site that was denied and forgotten since, the strictest profile is taken
         regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in survivors})
-        regime = replace(regime, waivers=holding(regime.waivers, self._clock.now().date()))
         base = result_document(
             self.plan,
             self._roster,

@@ -3,10 +3,10 @@
 The reason for staying out is raised here and stays at the site; whoever carries the answer says `not taking part`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 
 import structlog
@@ -19,7 +19,7 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
 from cohortsum.node.pinning import load_pin
-from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, regimen_of, status_of
+from cohortsum.node.policy import Floors, budget_of, floors_for, limits_of, regimen_of, status_of, today
 from cohortsum.node.site_gate import screen
 from cohortsum.node.tables.mapping import Needs
 from cohortsum.node.tables.reader import Tables, open_tables
@@ -27,7 +27,7 @@ from cohortsum.protocol.approvals import approve
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.ledger import History, Limits, PeopleSet, Request, Status, Step
-from cohortsum.protocol.messages import Envelope, Packet
+from cohortsum.protocol.messages import Envelope, Packet, WaivedRule
 from cohortsum.protocol.outgoing import check_packet
 from cohortsum.protocol.outgoing_fields import Known
 from cohortsum.protocol.roster import Roster
@@ -252,16 +252,26 @@ def _allowed(
 
 def in_force(site: Site, study: FrozenStudy) -> Decision:
     """Return the admin's yes to a study; raises PolicyError where there is none today."""
-    decision, today = site.decision(study.digest), datetime.now(UTC).date()
+    decision, day = site.decision(study.digest), today()
     if decision is None or not decision.approved:
         raise PolicyError(f"study {study.study} ({study.fingerprint}) is not approved here")
-    if decision.until is not None and decision.until < today:
+    if decision.until is not None and decision.until < day:
         raise PolicyError(
             f"study {study.study}: the approval ended on {decision.until}; approve it again if it shall go on"
         )
-    if study.expires < today:
+    if study.expires < day:
         raise PolicyError(f"study {study.study} expired on {study.expires}")
     return decision
+
+
+def still_waived(waivers: Sequence[WaivedRule]) -> None:
+    """Raise PolicyError where a waiver that the approval names has ended: nothing is sent any more under it."""
+    day = today()
+    for waiver in waivers:
+        if date.fromisoformat(waiver.until) < day:
+            raise PolicyError(
+                f"policy.yaml: the waiver of {waiver.rule} ended on {waiver.until}; restart the node, and it answers without it"
+            )
 
 
 def history_of(site: Site) -> History:

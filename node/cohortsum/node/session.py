@@ -27,7 +27,7 @@ from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
 from cohortsum.node.failpoints import reach
-from cohortsum.node.joining import Joined, Site, history_of, in_force, join
+from cohortsum.node.joining import Joined, Site, history_of, in_force, join, still_waived
 from cohortsum.node.local_values import write_local
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import asked_sets, check_write
@@ -198,6 +198,7 @@ class StudySession:
             return ()
         if envelope.kind is Kind.OPENING and envelope.context != self._context:
             in_force(self._site, joined.plan.study)
+            still_waived(joined.known.waivers)
             machine = SiteRound(self._setup(joined, self._where()), secrets.token_bytes, self._add_masks)
             effects = machine.receive(packet)
             self._stop("a new attempt begins")

@@ -47,11 +47,15 @@ POLICY = """\
 
 profile: {profile}
 
-# thresholds:                    # the stricter of these and the study's counts
+# thresholds:                    # the stricter of these and what the study and the rules ask for
 #   min_sites: 5
 #   min_participants: 200
 #   min_participants_per_site: 20
 #   max_colluding_sites: 1       # a study must reckon with at least this many
+#   count: 20                    # the least count that may be published; under dpuk the rules ask for 10 or more
+#   set_difference: 10           # people: no set differs from answered ones by fewer; under dpuk always on
+#   pattern_difference: 10       # under dpuk: outcomes whose people differ by fewer are brought to the same people
+#   site_totals: protected       # this site's own total is opened once, among protected sites, or never
 # statistics: [summary, histogram, crosstab, proportion, quantiles, test, correlation, covariance, pca,
 #   regression, mixed, normative, glm, meta, combat, kaplan_meier, logrank, cox, dp_sgd]
 # noise: [none]                  # kinds of noise allowed: distributed, local, none
@@ -62,6 +66,8 @@ profile: {profile}
 #     outcomes: ["lh_*_thickness", age]
 #     until: 2027-06-30
 # carry_over: true               # an approval holds for the next version where only wording and dates changed
+# waivers:                       # rules of dpuk that this site sets aside, in public: on every result
+#   - {{rule: count_rounding, value: off, reason: agreed by the board, by: ann, until: 2027-06-30}}
 """
 
 

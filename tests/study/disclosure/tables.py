@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from cohortsum.study.disclosure.linking import Counted, linked
 from cohortsum.study.disclosure.tables import Cell, Standing, Tables
 from cohortsum.study.variables import Factor
 from tests.study.disclosure.attackers import Place, Sheet, name_of, places
+from tests.study.disclosure.linking import Counted, linked
 
 
 def crossed(rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]]) -> Tables:

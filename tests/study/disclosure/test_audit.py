@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from cohortsum.study.disclosure.audit import Problem, audit_pattern
-from cohortsum.study.disclosure.linking import Counted, linked
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Suppression, suppress
 from cohortsum.study.disclosure.tables import Cell, Standing, Tables
 from cohortsum.study.variables import Factor
 from tests.study.disclosure.attackers import Attacker, Sheet, enumerated, name_of, places
+from tests.study.disclosure.linking import Counted, linked
 from tests.study.disclosure.tables import T2, called, of_sheets, random_sheets
 
 SUMS = Rule(knowledge=Knowledge.SUMS)

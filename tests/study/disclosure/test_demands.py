@@ -1,6 +1,5 @@
 """What the rules ask of a study before any person is looked at, and what a waiver leaves of them."""
 
-import datetime
 from collections.abc import Mapping
 
 import pytest
@@ -14,7 +13,7 @@ from cohortsum.study.disclosure.own_rules import OWN_RULES
 from cohortsum.study.disclosure.regimens import read_waivers, regime_of_sites
 from cohortsum.study.disclosure.site_gate import items_of, not_supplied
 from cohortsum.study.disclosure.verdict import Regime
-from cohortsum.study.disclosure.waiving import EVERY_RULE, NO_RULE, holding, in_force
+from cohortsum.study.disclosure.waiving import EVERY_RULE, NO_RULE, in_force
 from cohortsum.study.planning import StudyPlan, plan_study
 from tests.study.definitions import frozen
 from tests.study.disclosure.test_gate_counts import study, waiving
@@ -178,12 +177,6 @@ def test_the_greatest_least_count_of_any_site_holds() -> None:
 def test_an_approval_that_means_nothing_is_refused(regimen: Regimen, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         read_waivers("a", regimen)
-
-
-def test_a_waiver_holds_to_its_last_day() -> None:
-    waivers = waiving(group_10="off").waivers
-    assert holding(waivers, datetime.date(2027, 1, 1)) == waivers
-    assert holding(waivers, datetime.date(2027, 1, 2)) == ()
 
 
 def test_own_rules_can_be_waived_one_by_one() -> None:

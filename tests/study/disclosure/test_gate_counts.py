@@ -274,34 +274,41 @@ def attacked(
 def test_no_small_count_of_a_random_study_is_proven_small_by_all_its_tables_together(
     rows: int, columns: int, seed: int, size: float
 ) -> None:
-    """Crosstab, both margins, and a summary by rows whose variable some people lack; an attacker who knows how many there are."""
+    """A crosstab, its margins and its cells as shares; two variables that some lack, by rows; an attacker who knows how many there are."""
     chance = np.random.default_rng(seed)
-    counts = chance.poisson(size, (rows, columns, 2)) // np.array([1, 3])
+    counts = chance.poisson(size, (rows, columns, 2, 2)) // np.array([[1, 3], [3, 9]])
     if counts.sum() == 0:
         return
     places = np.repeat(np.arange(counts.size), counts.ravel())
-    first, second, lacks = np.unravel_index(places, counts.shape)
+    first, second, lacks, lacks_too = np.unravel_index(places, counts.shape)
     age = np.where(lacks == 1, np.nan, 40.0 + places % 7)
-    people = Batch(len(places), {"age": age}, {"row": first.astype(np.int16), "col": second.astype(np.int16)})
+    iq = np.where(lacks_too == 1, np.nan, 90.0 + places % 7)
+    people = Batch(
+        len(places), {"age": age, "iq": iq}, {"row": first.astype(np.int16), "col": second.astype(np.int16)}
+    )
     levels = [
         f"{{levels: [{', '.join(f'{name}{place}' for place in range(number))}]}}"
         for name, number in (("r", rows), ("c", columns))
     ]
     text = study(
-        {"row": levels[0], "col": levels[1], "age": "{unit: years, range: [0, 100]}"},
+        {"row": levels[0], "col": levels[1], "age": "{unit: years, range: [0, 100]}"}
+        | {"iq": "{unit: points, range: [40, 160]}"},
         {
             "both": "{kind: crosstab, factors: [row, col]}",
             "rows": "{kind: crosstab, factors: [row]}",
             "cols": "{kind: crosstab, factors: [col]}",
-            "ages": "{kind: summary, variables: [age], by: [row]}",
+            "shares": "{kind: proportion, factors: [col], by: [row]}",
+            "ages": "{kind: summary, variables: [age, iq], by: [row]}",
         },
     )
     gated = played(text, [people]).gated(EXACT)
-    grid = np.indices((rows, columns, 2)).reshape(3, -1)
+    grid = np.indices(counts.shape).reshape(4, -1)
 
-    def mask(row: int | None = None, col: int | None = None, lacking: int | None = None) -> NDArray[np.bool_]:
+    def mask(
+        row: int | None = None, col: int | None = None, age: int | None = None, iq: int | None = None
+    ) -> NDArray[np.bool_]:
         held = np.ones(grid.shape[1], np.bool_)
-        for axis, wanted in enumerate((row, col, lacking)):
+        for axis, wanted in enumerate((row, col, age, iq)):
             held &= True if wanted is None else grid[axis] == wanted
         return held
 
@@ -310,10 +317,15 @@ def test_no_small_count_of_a_random_study_is_proven_small_by_all_its_tables_toge
         found.append((mask(int(row[1:]), int(col[1:])), cell))
     found += [(mask(row=int(key[0][1:])), cell) for key, cell in cells(gated, "rows").items()]
     found += [(mask(col=int(key[0][1:])), cell) for key, cell in cells(gated, "cols").items()]
-    ages = of(gated, "ages")
+    ages, shares = of(gated, "ages"), of(gated, "shares")
     for line in ages.rows:
         for name, lacking in (("n", 0), ("missing", 1)):
-            found.append((mask(row=int(str(line[1])[1:]), lacking=lacking), line[ages.columns.index(name)]))
+            whom = mask(row=int(str(line[1])[1:]), **{str(line[0]): lacking})
+            found.append((whom, line[ages.columns.index(name)]))
+    for line in shares.rows:
+        of_row, of_col = (int(str(line[place])[1:]) for place in (2, 1))
+        for name, whom in (("n", mask(row=of_row)), ("count", mask(row=of_row, col=of_col))):
+            found.append((whom, line[shares.columns.index(name)]))
     printed = [(held, int(cell)) for held, cell in found if isinstance(cell, int)]
     printed.append((mask(), int(counts.sum())))
     for held, cell in found:
@@ -323,6 +335,20 @@ def test_no_small_count_of_a_random_study_is_proven_small_by_all_its_tables_toge
             low, high = attacked(printed, held, counts.size)
             assert high >= 10 - 1e-6
             assert high - low >= 10 - 1e-6
+
+
+def test_shares_crossed_one_way_and_the_other_give_no_small_cell_away() -> None:
+    """7 of 80 women are treated: each table alone hides them, and each gives the other's hidden cells back."""
+    text = study(
+        {"sex": "{levels: [female, male]}", "treated": "{levels: ['no', 'yes']}"},
+        {
+            "a": "{kind: proportion, factors: [treated], by: [sex]}",
+            "b": "{kind: proportion, factors: [sex], by: [treated]}",
+        },
+    )
+    gated = played(text, [of_counts(np.array([[73, 7], [62, 58]]), ("sex", "treated"))]).gated(EXACT)
+    assert set(column(of(gated, "a"), "count")) == set(column(of(gated, "b"), "count")) == {HIDDEN}
+    assert column(of(gated, "a"), "n") == [80, 120, 80, 120]
 
 
 def test_under_open_data_tables_pass_as_they_are() -> None:

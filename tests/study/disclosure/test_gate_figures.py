@@ -78,6 +78,36 @@ def test_two_tables_whose_people_round_alike_have_the_same_degrees_of_freedom() 
         assert cell(table, 0, "df") == 308
 
 
+def test_the_people_of_a_model_do_not_tell_how_few_lack_a_value() -> None:
+    """4 of 120 lack iq, all of them autistic; 20 lack age, so that it may be told how many have one."""
+    dx = np.array([0] * 70 + [1] * 50, np.int16)
+    age, iq = np.arange(120.0) % 60, 80 + np.arange(120.0) * 7 % 40
+    age[:20], iq[-4:] = np.nan, np.nan
+    people = Batch(
+        120, {"age": age, "iq": iq, "time": np.ones(120)}, {"dx": dx, "sex": np.zeros(120, np.int16)}
+    )
+    text = study(
+        {name: entry for name, entry in VARIABLES.items() if name != "wmh"},
+        {
+            "whole": "{kind: regression, outcomes: [iq], terms: [dx], site_effect: none, report: {effect: dx}}",
+            "part": "{kind: regression, outcomes: [age], terms: [dx], site_effect: none, report: {effect: dx}}",
+            "risk": "{kind: glm, family: binomial, outcomes: [dx], event: autism, terms: [iq], site_effect: none}",
+            "groups": "{kind: crosstab, factors: [dx]}",
+        },
+    )
+    one = played(text, [people])
+    (exact,) = (table for table in one.tables if table.analysis == "whole")
+    assert [cell(exact, 1, name) for name in ("n", "n_reference", "n_level")] == [116, 70, 46]
+    for regime in (EXACT, DPUK):
+        gated = one.gated(regime)
+        whole, part, fit = of(gated, "whole"), of(gated, "part"), of(gated, "risk.fit")
+        assert [cell(whole, 1, name) for name in ("n", "n_reference", "n_level")] == [120, 70, 50]
+        assert [cell(part, 1, name) for name in ("n", "n_reference", "n_level")] == [100, 50, 50]
+        assert [cell(fit, 0, name) for name in ("n", "events")] == [120, 50]
+        assert cell(whole, 1, "df") == 118
+        assert cell(whole, 1, "b") == pytest.approx(cell(exact, 1, "b"), rel=1e-9)
+
+
 def test_a_model_with_few_people_for_its_parameters_is_not_shown() -> None:
     few = [site(seed, 4) for seed in range(5)]
     text = study(

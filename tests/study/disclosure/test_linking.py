@@ -5,11 +5,11 @@ import pytest
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.disclosure.audit import audit_pattern
-from cohortsum.study.disclosure.linking import Counted, linked
 from cohortsum.study.disclosure.suppression import Suppression, suppress
 from cohortsum.study.disclosure.tables import Cell, Standing, Tables, with_differences
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.variables import Factor
+from tests.study.disclosure.linking import Counted, linked
 
 SEX = Factor("sex", ("female", "male"))
 DX = Factor("dx", ("control", "patient"))

@@ -2,29 +2,24 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from math import sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cohortsum.study.disclosure.linking import Counted, linked
 from cohortsum.study.disclosure.rounding import (
     HIDDEN,
     SMALL,
     Rounding,
     mean_of_parts,
-    of_printed_size,
     percent,
 )
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Suppression, suppress
 from cohortsum.study.results import NO_DATA, Absent
-from cohortsum.study.statistics.comparisons import student, welch
-from cohortsum.study.statistics.effect_size import cohens_d
-from cohortsum.study.statistics.moments import Moments
 from cohortsum.study.variables import Factor
+from tests.study.disclosure.linking import Counted, linked
 from tests.study.disclosure.tables import T2, called
 
 WMH = linked([Counted("t", (Factor("wmh", ("> 100", "rest")),), np.array([7, 73]))], people=80)
@@ -131,36 +126,3 @@ def test_an_exact_mean_of_whole_numbers_names_the_people_and_one_of_parts_does_n
     assert abs(printed - exact) <= Fraction(1, 150)
     fine = mean_of_parts(Fraction(31, 73), 75, Fraction(1, 100))
     assert abs(fine - Fraction(31, 73)) <= Fraction(1, 15_000)
-
-
-def test_tests_of_printed_sizes_contain_no_other_number_of_people() -> None:
-    first = Moments(73, Fraction(50), Fraction(7200))
-    second = Moments(62, Fraction(54), Fraction(6100))
-    sizes = [Rounding().count(one.n) for one in (first, second)]
-    assert sizes == [75, 60]
-    printed = [of_printed_size(first, 75), of_printed_size(second, 60)]
-    assert [(one.n, one.mean, one.variance) for one in printed] == [
-        (75, Fraction(50), first.variance),
-        (60, Fraction(54), second.variance),
-    ]
-    for made in (student(*printed), welch(*printed)):
-        assert made.n == 135
-    assert student(*printed).df[0] == 133
-    # from t and d of the true groups n follows; from the printed ones only what is printed
-    exact, given_back = student(first, second), student(*printed)
-    for test, groups in ((exact, (first, second)), (given_back, printed)):
-        t, df = test.statistic, test.df[0]
-        assert isinstance(t, float)
-        assert isinstance(df, int)
-        d, _ = cohens_d(t, groups[0].n, groups[1].n, df)
-        per_group = (t / d) ** 2
-        n1, n2 = groups[0].n, groups[1].n
-        assert per_group == pytest.approx(n1 * n2 * df / (n1 + n2) ** 2)
-    # a standard error beside a standard deviation
-    deviation = sqrt(printed[0].variance)
-    assert (deviation / (deviation / sqrt(printed[0].n))) ** 2 == pytest.approx(75)
-
-
-def test_a_group_of_one_has_no_variance_to_keep() -> None:
-    with pytest.raises(ValueError, match="two people"):
-        of_printed_size(Moments(1, Fraction(3), Fraction(0)), 10)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from cohortsum.study.disclosure.audit import Problem, Verifier, audit_pattern
-from cohortsum.study.disclosure.linking import Counted, linked
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Held, Suppression, suppress
 from cohortsum.study.disclosure.tables import Cell, Standing, Tables
 from cohortsum.study.variables import Factor
 from tests.study.disclosure.attackers import Place, Sheet, is_safe, naive, name_of, places
+from tests.study.disclosure.linking import Counted, linked
 from tests.study.disclosure.tables import (
     COUNTIES,
     EVERYBODY,

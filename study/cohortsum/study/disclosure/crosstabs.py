@@ -1,26 +1,32 @@
-"""Contingency tables at the cohort gate: all of a study's, and those of earlier releases over the same people, judged together.
+"""Groups and contingency tables at the cohort gate: all of a study's, and those of earlier releases over the same people, judged together.
 
-Every cell is hidden that is small, and the cheapest others that keep it hidden (`suppression`); what remains is rounded, and percentages
-and measures of association are made of the rounded counts (`rounding`). Nobody prints a margin, but it may follow from another table,
-and how many people there are is known to every site: the total is held to be public. The people in no cell are nobody's number, and
-are protected like a cell.
+A cell is hidden that is small, and the cheapest others that keep it hidden (`suppression`). Judged with the cells of crosstabs are the
+counts of factors that proportions print, and how many people each group of any table has, whether that is printed or not: a group is
+then hidden in all tables or in none. Nobody prints a margin, but it may follow from another table; how many people there are is known
+to every site, so that is public. The people in no cell are nobody's number, and are protected like a cell.
 
 Earlier releases are public where they showed a number, and what they hid stays hidden. If no pattern is safe because of them, the new
 tables are held whole.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.study.definition import CrosstabSpec
-from cohortsum.study.definition.expressions import Condition, render
-from cohortsum.study.disclosure.rounding import HIDDEN, Figure, percent
+from cohortsum.study.definition.expressions import Condition
+from cohortsum.study.disclosure.counted_lines import (
+    GroupKey,
+    VariableLines,
+    group_key,
+    group_totals,
+    subgroup,
+    whole,
+)
+from cohortsum.study.disclosure.rounding import Figure
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.suppression import Held, suppress
-from cohortsum.study.disclosure.tables import Standing
+from cohortsum.study.disclosure.tables import Standing, Tables
 from cohortsum.study.disclosure.universe import (
     INSIDE,
     MISSING,
@@ -30,15 +36,16 @@ from cohortsum.study.disclosure.universe import (
     Counted,
     Universe,
 )
-from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
-from cohortsum.study.statistics.association import associate
+from cohortsum.study.results import Cell, Table
 from cohortsum.study.statistics.interface import set_name
 from cohortsum.study.variables import Factor
 
 PEOPLE = "people"
 MISSING_NAME = "missing"
 GIVEN_AWAY = "what is public already would give small counts away, whatever is hidden here"
+DIFFERENT_SITES = (
+    "sites supply some of these tables and not others, so that they cannot be checked against each other"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,126 +69,192 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """What became of the crosstabs.
+    """What became of groups and crosstabs.
 
     Attributes:
-        tables: crosstabs and their measures, as they may be shown.
-        results: of the rules.
-        counted: the cells as other tables must take them: public, or withheld.
-        coordinates: that they are told by.
+        figures: every count by its name, as it may be shown.
+        small: names of the counts that are hidden for their own sake.
+        further: names of those hidden with them.
+        hidden_groups: groups of which no table shows anything.
+        totals: how many people are in every group, and have a level that a crosstab counts; hidden ones included.
+        counted: all of this, as other tables must take it: public, or withheld.
+        coordinates: that it is told by.
+        held: why nothing of it may be shown; empty where some of it may.
     """
 
-    tables: tuple[Table, ...]
-    results: tuple[RuleResult, ...]
+    figures: Mapping[str, Figure]
+    small: frozenset[str]
+    further: frozenset[str]
+    hidden_groups: frozenset[GroupKey]
+    totals: Mapping[GroupKey, int]
     counted: tuple[Counted, ...]
     coordinates: Mapping[Coordinate, tuple[str, ...]]
+    held: str = ""
 
 
-def subgroup(where: Condition) -> Coordinate:
-    """Return the coordinate of a subgroup; conditions that read alike are one."""
-    return ("where", render(where))
+NO_CROSSINGS = Crossings({}, frozenset(), frozenset(), frozenset(), {}, (), {})
 
 
 def judge_crosstabs(
-    settings: Settings, tables: Sequence[Table], people: int, earlier: Sequence[Earlier]
+    settings: Settings,
+    crosstabs: Sequence[Table],
+    people: int,
+    earlier: Sequence[Earlier],
+    described: Sequence[VariableLines],
 ) -> Crossings:
-    """Return the crosstabs of a study, and the measures made of them, as they may be shown.
+    """Return what may be shown of crosstabs, and of the groups in tables about single variables.
 
     Args:
         settings: of the release.
-        tables: those of kind ``crosstab`` and ``association``, as finished.
+        crosstabs: the tables of that kind, as finished.
         people: of the cohort.
         earlier: releases over the same people.
+        described: the counts of single variables.
     """
-    crosstabs = [table for table in tables if table.kind == "crosstab"]
-    if not crosstabs:
-        return Crossings((), (), (), universe_of(settings.study.factors).coordinates)
-    universe = universe_of(settings.study.factors)
-    counted = [one for table in crosstabs for one in _counted(settings, table, people, universe)]
-    for name in _complete(settings, crosstabs, people):
-        universe.coordinates[name] = settings.study.factors[name].levels
+    factors = settings.study.factors
+    universe = Universe({factor: (*entry.levels, MISSING) for factor, entry in factors.items()})
+    for one in described:
+        universe.coordinates |= {
+            name: parts for name, parts in one.coordinates.items() if name != one.coordinate
+        }
+    counted = [cell for table in crosstabs for cell in _cells(settings, table, people, universe)]
+    counted += [count for one in described if one.variable in factors for count in one.counted()]
+    groups = _groups(settings, crosstabs, described)
+    counted += groups.values()
+    for name in _complete(settings, crosstabs, people).union(*(one.complete for one in described)):
+        universe.coordinates[name] = factors[name].levels
     for release in earlier:
         _add_earlier(universe, release)
     universe.add(Counted(PEOPLE, {}, people, Standing.PUBLIC), *counted)
-    rounding = settings.rounding
+    held = Crossings(
+        {},
+        frozenset(),
+        frozenset(),
+        frozenset(groups),
+        {**_levels(settings, crosstabs), **{key: total.people for key, total in groups.items()}},
+        tuple(replace(one, standing=Standing.WITHHELD) for one in counted),
+        universe.coordinates,
+    )
     try:
         known = universe.tables()
-        found = suppress(known, rounding.rule)
+        found = suppress(known, settings.rounding.rule)
     except RefusedError as error:
-        return _held(tables, counted, universe, error.message)
+        return replace(held, held=error.message)
+    except ValueError:  # the counts contradict each other
+        return replace(held, held=DIFFERENT_SITES)
     if isinstance(found, Held):
-        return _held(tables, counted, universe, GIVEN_AWAY)
-    figures = rounding.table(known, found)
-    shown = [_shown(table, figures) for table in crosstabs]
-    by_name = {table.analysis: table for table in shown}
-    measures = [
-        _measures(table, by_name[table.analysis.partition(".")[0]])
-        for table in tables
-        if table.kind == "association"
-    ]
-    hidden = frozenset(found.hidden)
-    final = [
-        replace(one, standing=Standing.WITHHELD if one.name in hidden else Standing.PUBLIC)
-        if one.standing is Standing.ASKED
-        else one
-        for one in counted
-    ]
-    order = {table.analysis: place for place, table in enumerate(tables)}
-    return Crossings(
-        tuple(sorted((*shown, *measures), key=lambda table: order[table.analysis])),
-        tuple(
-            result
-            for table in crosstabs
-            for result in _results(settings, table, found.primary, found.secondary)
+        return replace(held, held=GIVEN_AWAY)
+    hidden = frozenset(found.hidden) | _withheld(known)
+    return replace(
+        held,
+        figures=settings.rounding.table(known, found),
+        small=frozenset(found.primary),
+        further=frozenset(found.secondary),
+        hidden_groups=frozenset(key for key, total in groups.items() if total.name in hidden),
+        counted=tuple(
+            replace(one, standing=Standing.WITHHELD if one.name in hidden else Standing.PUBLIC)
+            if one.standing is Standing.ASKED
+            else one
+            for one in counted
         ),
-        tuple(final),
-        universe.coordinates,
     )
 
 
-def universe_of(factors: Mapping[str, Factor]) -> Universe:
-    """Return the coordinates of a study's factors; somebody may have no level of any."""
-    return Universe({factor: (*entry.levels, MISSING) for factor, entry in factors.items()})
+def cell_name(table: Table, row: Sequence[Cell]) -> str:
+    """Return the name of a crosstab's cell."""
+    return set_name(table.analysis, *(f"{name}[{level}]" for name, level in levels_of(table, row)))
 
 
-def within(universe: Universe, where: Condition | None) -> Choice:
+def levels_of(table: Table, row: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Return factor and level of a crosstab's cell: the columns before the count."""
+    end = table.columns.index("count")
+    return [(name, str(level)) for name, level in zip(table.columns[:end], row[:end], strict=True)]
+
+
+def _withheld(known: Tables) -> frozenset[str]:
+    gone = (cell for cell in known.cells if cell.standing is Standing.WITHHELD)
+    return frozenset(name for cell in gone for name in (cell.name, *cell.also))
+
+
+def _spec(settings: Settings, table: Table) -> CrosstabSpec:
+    spec = settings.study.analyses[table.analysis]
+    assert isinstance(spec, CrosstabSpec)  # noqa: S101 - the kind of the table says so
+    return spec
+
+
+def _inside(universe: Universe, where: Condition | None) -> Choice:
     """Return the choice of a subgroup, and add its coordinate."""
     if where is None:
         return {}
-    name = subgroup(where)
-    universe.coordinates[name] = (INSIDE, OUTSIDE)
-    return {name: (INSIDE,)}
+    universe.coordinates[subgroup(where)] = (INSIDE, OUTSIDE)
+    return {subgroup(where): (INSIDE,)}
 
 
-def _counted(settings: Settings, table: Table, people: int, universe: Universe) -> list[Counted]:
+def _cells(settings: Settings, table: Table, people: int, universe: Universe) -> list[Counted]:
     """Return the cells of a crosstab, and who is in none of them."""
-    spec = settings.study.analyses[table.analysis]
-    assert isinstance(spec, CrosstabSpec)  # noqa: S101 - the kind of the table says so
-    inside = within(universe, spec.where)
-    names = table.columns[: len(spec.factors)]
+    spec = _spec(settings, table)
+    inside = _inside(universe, spec.where)
     count = table.columns.index("count")
     found = [
-        Counted(_name(table, row), _choice(names, row, inside), number)
+        Counted(cell_name(table, row), {**inside, **_choice(table, row)}, number)
         for row in table.rows
         if (number := whole(row[count])) is not None
     ]
     if len(found) == len(table.rows) and spec.where is None:
-        every: Choice = {name: settings.study.factors[name].levels for name in names}
+        every: Choice = {name: settings.study.factors[name].levels for name in spec.factors}
         rest = people - sum(one.people for one in found)
         if rest:
-            found.append(
-                Counted(set_name(table.analysis, MISSING_NAME), inside, rest, Standing.UNASKED, every)
-            )
+            name = set_name(table.analysis, MISSING_NAME)
+            found.append(Counted(name, inside, rest, Standing.UNASKED, every))
     return found
 
 
-def _complete(settings: Settings, crosstabs: Sequence[Table], people: int) -> frozenset[str]:
+def _choice(table: Table, row: Sequence[Cell]) -> Choice:
+    return {name: (level,) for name, level in levels_of(table, row)}
+
+
+def _groups(
+    settings: Settings, crosstabs: Iterable[Table], described: Iterable[VariableLines]
+) -> dict[GroupKey, Counted]:
+    """Return the groups of tables about single variables, with the people that a crosstab knows of them where these are more."""
+    found = dict(group_totals(described))
+    for table in crosstabs:
+        spec, count = _spec(settings, table), table.columns.index("count")
+        inside: Choice = {} if spec.where is None else {subgroup(spec.where): (INSIDE,)}
+        sums: dict[GroupKey, int] = {}
+        for row in table.rows:
+            for key in found:
+                choice = {**inside, **_choice(table, row)}
+                if key <= group_key(choice) and {*inside} <= {name for name, _ in key}:
+                    sums[key] = sums.get(key, 0) + (whole(row[count]) or 0)
+        for key, people in sums.items():
+            if people > found[key].people:
+                found[key] = replace(found[key], people=people)
+    return found
+
+
+def _levels(settings: Settings, crosstabs: Iterable[Table]) -> dict[GroupKey, int]:
+    """Return how many people have each level of the factors that crosstabs of everybody count."""
+    found: dict[GroupKey, int] = {}
+    for table in crosstabs:
+        if _spec(settings, table).where is not None:
+            continue
+        count, sums = table.columns.index("count"), dict[GroupKey, int]()
+        for row in table.rows:
+            for name, level in levels_of(table, row):
+                key = group_key({name: (level,)})
+                sums[key] = sums.get(key, 0) + (whole(row[count]) or 0)
+        found |= {key: max(people, found.get(key, 0)) for key, people in sums.items()}
+    return found
+
+
+def _complete(settings: Settings, crosstabs: Iterable[Table], people: int) -> frozenset[str]:
     """Return the factors of which everybody has a level: an attacker may know that, so nothing is hidden behind it."""
     found: set[str] = set()
     for table in crosstabs:
-        spec = settings.study.analyses[table.analysis]
+        spec = _spec(settings, table)
         counts = [whole(row[table.columns.index("count")]) for row in table.rows]
-        if isinstance(spec, CrosstabSpec) and spec.where is None and None not in counts:
+        if spec.where is None and None not in counts:
             found |= {*spec.factors} if sum(count or 0 for count in counts) == people else set()
     return frozenset(found)
 
@@ -194,165 +267,16 @@ def _add_earlier(universe: Universe, release: Earlier) -> None:
             universe.coordinates[release.study, name] = (*factor.levels, MISSING)
     for (analysis, levels), people in release.counts.items():
         spec = release.specs[analysis]
-        choice: dict[Coordinate, Collection[str]] = {**within(universe, spec.where)}
+        choice: dict[Coordinate, Collection[str]] = {**_inside(universe, spec.where)}
         for name, level in zip(spec.factors, levels, strict=True):
-            levels_of = release.factors[name].levels
-            same = universe.coordinates[name][: len(levels_of)] == levels_of
+            known = release.factors[name].levels
+            same = universe.coordinates[name][: len(known)] == known
             choice[name if same else (release.study, name)] = (level,)
         public = (analysis, levels) in release.shown
         called = set_name(f"{release.study}:{analysis}", *levels)
         universe.add(Counted(called, choice, people, Standing.PUBLIC if public else Standing.WITHHELD))
 
 
-def _name(table: Table, row: Sequence[Cell]) -> str:
-    levels = (f"{name}[{level}]" for name, level in _levels(table, row))
-    return set_name(table.analysis, *levels)
-
-
-def _levels(table: Table, row: Sequence[Cell]) -> list[tuple[str, str]]:
-    """Return factor and level of a cell: the columns before the count."""
-    end = table.columns.index("count")
-    return [(name, str(level)) for name, level in zip(table.columns[:end], row[:end], strict=True)]
-
-
-def _choice(names: Sequence[str], row: Sequence[Cell], inside: Choice) -> Choice:
-    return {**inside, **{name: (str(level),) for name, level in zip(names, row, strict=False)}}
-
-
-def _shown(table: Table, figures: Mapping[str, Figure]) -> Table:
-    """Return a crosstab with hidden and rounded counts, and percentages of these."""
-    place = {name: table.columns.index(name) for name in ("count", "row_percent", "column_percent", "status")}
-    counts = [figures.get(_name(table, row), row[place["count"]]) for row in table.rows]
-    heads = [tuple(level for _, level in _levels(table, row)) for row in table.rows]
-    rows: list[tuple[Cell, ...]] = []
-    for row, head, count in zip(table.rows, heads, counts, strict=True):
-        cells = list(row)
-        if cells[place["status"]] == Status.OK.value:
-            cells[place["count"]] = count
-            if count is HIDDEN:
-                cells[place["status"]] = Status.HIDDEN.value
-            cells[place["row_percent"]] = _share(count, _line(head, -1, heads, counts))
-            cells[place["column_percent"]] = _share(count, _line(head, -2, heads, counts))
-        rows.append(tuple(cells))
-    return replace(table, rows=tuple(rows), notes=_notes(table))
-
-
-def _line(
-    head: tuple[str, ...], axis: int, heads: Sequence[tuple[str, ...]], counts: Sequence[Cell]
-) -> list[Cell]:
-    """Return the counts that differ from a cell along one axis only: its row (the last), or its column (the one before)."""
-    if len(head) == 1:  # the row is the cell, and the column everything
-        return [count for other, count in zip(heads, counts, strict=True) if axis == -2 or other == head]
-    at = len(head) + axis
-    return [
-        count
-        for other, count in zip(heads, counts, strict=True)
-        if other[:at] + other[at + 1 :] == head[:at] + head[at + 1 :]
-    ]
-
-
-def _share(count: Cell, line: Sequence[Cell]) -> Cell:
-    known = [number for cell in line if (number := whole(cell)) is not None]
-    part = whole(count)
-    if part is None or len(known) < len(line):
-        return next(cell for cell in (count, *line) if whole(cell) is None)
-    return percent(part, sum(known)) if sum(known) else NO_DATA
-
-
-def _notes(table: Table) -> tuple[str, ...]:
-    """Return the notes without the number of people in no cell."""
-    names = ", ".join(table.columns[: table.columns.index("count")])
-    return (f"People without a value of {names} are in no row.", *table.notes[1:])
-
-
-def _measures(table: Table, crosstab: Table) -> Table:
-    """Return the measures of association, computed again from the counts as shown; hidden where a count is."""
-    first = table.columns.index("n")
-    heads, end = table.columns[:first], table.columns.index("status")
-    layers = [name for name in heads if name not in ("rows", "columns")]
-    rows: list[tuple[Cell, ...]] = []
-    for row in table.rows:
-        if row[end] != Status.OK.value:
-            rows.append(row)
-            continue
-        layer = tuple(str(row[heads.index(name)]) for name in layers)
-        counts = _square(crosstab, layer)
-        if counts is None:
-            rows.append((*row[:first], *(HIDDEN,) * (end - first), Status.HIDDEN.value))
-        else:
-            rows.append((*row[:first], *associate(counts).cells))
-    return replace(table, rows=tuple(rows))
-
-
-def _square(
-    crosstab: Table, layer: tuple[str, ...]
-) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
-    """Return the shown counts of a layer, (rows, columns); None where one is hidden."""
-    count = crosstab.columns.index("count")
-    held = [row for row in crosstab.rows if tuple(map(str, row[: len(layer)])) == layer]
-    values = [number for row in held if (number := whole(row[count])) is not None]
-    if len(values) < len(held):
-        return None
-    width = len({row[count - 1] for row in held})
-    return np.array(values, np.int64).reshape(-1, width)
-
-
-def whole(cell: Cell) -> int | None:
-    """Return a cell that holds a whole number, None for any other."""
-    return None if isinstance(cell, Absent | str | float) else int(cell)
-
-
-def _held(tables: Sequence[Table], counted: Sequence[Counted], universe: Universe, what: str) -> Crossings:
-    """Return nothing of the tables, for a reason."""
-    return Crossings(
-        tuple(all_hidden(table) for table in tables),
-        tuple(
-            RuleResult("complement_suppression", table.analysis, Outcome.WITHHELD, what) for table in tables
-        ),
-        tuple(replace(one, standing=Standing.WITHHELD) for one in counted),
-        universe.coordinates,
-    )
-
-
-def all_hidden(table: Table, reason: Absent = HIDDEN, status: Status = Status.HIDDEN) -> Table:
-    """Return a table without a number; what names its rows stays."""
-    end = table.columns.index("status")
-    rows = tuple(
-        tuple(
-            status.value if place == end else cell if isinstance(cell, str) else reason
-            for place, cell in enumerate(row)
-        )
-        for row in table.rows
-    )
-    return replace(table, rows=rows)
-
-
-def _results(
-    settings: Settings, table: Table, primary: Sequence[str], secondary: Sequence[str]
-) -> list[RuleResult]:
-    """Return what the rules about counts did to a crosstab."""
-    names = {_name(table, row) for row in table.rows}
-    return count_results(settings, table.analysis, bool(names & {*primary}), bool(names & {*secondary}))
-
-
-def count_results(settings: Settings, table: str, small: bool, further: bool) -> list[RuleResult]:
-    """Return the results of the rules about counts of people for one table."""
-    if settings.noised:
-        return [RuleResult("primary_suppression", table, Outcome.PASSED, "counts carry noise; none is exact")]
-    if settings.threshold <= 1 and settings.base == 1:
-        return []
-    least, base = settings.threshold, settings.base
-    primary = f"counts below {least} are hidden" if small else f"no count below {least}"
-    complement = "further counts are hidden with them" if further else "no other count had to be hidden"
-    return [
-        RuleResult("primary_suppression", table, Outcome.CHANGED if small else Outcome.PASSED, primary),
-        RuleResult(
-            "complement_suppression", table, Outcome.CHANGED if further else Outcome.PASSED, complement
-        ),
-        RuleResult(
-            "count_rounding",
-            table,
-            Outcome.CHANGED if base > 1 else Outcome.WAIVED,
-            f"counts are multiples of {base}" if base > 1 else "counts are as they are",
-        ),
-    ]
+def level_total(crossings: Crossings, factor: str, level: str) -> int | None:
+    """Return how many people have a level, where some table counts them; None where none does."""
+    return crossings.totals.get(group_key({factor: (level,)}))

@@ -7,15 +7,16 @@ side of it, and if the rules allow that percentile.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import floor, log10
 
 from cohortsum.study.catalogue.controls import MinimumN, Of
-from cohortsum.study.disclosure.crosstabs import whole
-from cohortsum.study.disclosure.described import Judged, Place
+from cohortsum.study.disclosure.counted_lines import Place, whole
+from cohortsum.study.disclosure.described import Judged
 from cohortsum.study.disclosure.rounding import HIDDEN, mean_of_parts
 from cohortsum.study.disclosure.settings import Settings
+from cohortsum.study.disclosure.shown import Shown
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
 from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.binomial import wilson
@@ -26,14 +27,6 @@ STEPS = 20
 """A variable is held to come in steps of a power of ten, so many of them in its range or more."""
 FEW_DF = Absent("residual_df")
 BELOW = Absent(Status.BELOW_THRESHOLD)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A table as it may be shown, and what rules beside those about counts did to it."""
-
-    table: Table
-    results: tuple[RuleResult, ...] = ()
 
 
 def significant(value: float, digits: int) -> float:

@@ -10,31 +10,29 @@ A table of a kind that has no rules here is withheld, so that a new kind cannot 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from cohortsum.study.definition import GlmSpec
+from cohortsum.study.disclosure.counted_lines import FIRST_FIGURE, VariableLines, described_variables
+from cohortsum.study.disclosure.crosstab_rows import crossed_rows
 from cohortsum.study.disclosure.crosstabs import (
+    NO_CROSSINGS,
     Crossings,
     Earlier,
-    all_hidden,
-    count_results,
     judge_crosstabs,
+    level_total,
 )
-from cohortsum.study.disclosure.described import (
-    FIRST_FIGURE,
-    Described,
-    Judged,
-    described_variables,
-    without_groups,
-)
+from cohortsum.study.disclosure.described import Judged, judge_variable, without_groups
 from cohortsum.study.disclosure.figures import (
-    Shown,
     histogram_rows,
     proportion_rows,
     quantile_rows,
     summary_rows,
 )
-from cohortsum.study.disclosure.models import model_rows, nothing_of, too_few_events
-from cohortsum.study.disclosure.printed_size import of_printed_people, scales, small_groups
+from cohortsum.study.disclosure.models import Around, model_rows, nothing_of, too_few_events
+from cohortsum.study.disclosure.printed_size import enclosing_of, of_printed_people, scales, small_groups
 from cohortsum.study.disclosure.settings import Settings, settings_of
+from cohortsum.study.disclosure.shown import Shown, all_hidden, count_results
 from cohortsum.study.disclosure.survival import survival_rows
 from cohortsum.study.disclosure.verdict import Gated, Outcome, Regime, RuleResult
 from cohortsum.study.planning import PEOPLE, StudyPlan, Sums
@@ -118,22 +116,24 @@ class _Gate:
         self._statistics: dict[str, tuple[Statistic, Sums]] = {
             one.statistic.name: (one.statistic, one.sums) for one in plan.ended
         } | {statistic.name: (statistic, sums) for statistic in plan.statistics}
-        described = [table for table in tables if table.kind in FIRST_FIGURE]
+        self._people = people
+        self._crossings: Crossings = NO_CROSSINGS
+        self._judged: dict[str, Judged] = {}
         if settings.noised:
-            self._crossings, self._judged = Crossings((), (), (), {}), dict[str, Judged]()
             return
-        crossed = [table for table in tables if table.kind in CROSSED]
-        self._crossings = judge_crosstabs(settings, crossed, people, earlier)
-        self._judged = {
-            name: Described(settings, name, described, people, self._crossings).judged()
-            for name in described_variables(described)
-        }
+        described = [table for table in tables if table.kind in FIRST_FIGURE]
+        lines = [
+            VariableLines(settings.study, name, described, people) for name in described_variables(described)
+        ]
+        crosstabs = [table for table in tables if table.kind == "crosstab"]
+        self._crossings = judge_crosstabs(settings, crosstabs, people, earlier, lines)
+        self._judged = {one.variable: judge_variable(settings, one, people, self._crossings) for one in lines}
 
     def shown(self, tables: Sequence[Table]) -> tuple[Shown, ...]:
         """Return the tables of one analysis as they may be shown."""
         kind = tables[0].kind
         if kind in CROSSED:
-            return tuple(map(self._crossed, tables))
+            return crossed_rows(self._settings, tables, self._crossings)
         if kind in FIRST_FIGURE:
             return tuple(map(self._described, tables))
         if kind in FOLLOWED:
@@ -141,12 +141,6 @@ class _Gate:
         if all(table.kind in MODELS for table in tables):
             return self._models(tables)
         return tuple(map(_unknown, tables))
-
-    def _crossed(self, table: Table) -> Shown:
-        if self._settings.noised:
-            return Shown(table, tuple(count_results(self._settings, table.analysis, False, False)))
-        (shown,) = (one for one in self._crossings.tables if one.analysis == table.analysis)
-        return Shown(shown, tuple(one for one in self._crossings.results if one.table == table.analysis))
 
     def _described(self, table: Table) -> Shown:
         found = ROWS[table.kind](self._settings, table, self._judged)
@@ -174,17 +168,36 @@ class _Gate:
         settings = self._settings
         statistic, sums = self._statistics[tables[0].analysis.partition(".")[0]]
         scaled: dict[str, Table] = {}
-        if not settings.noised and settings.base > 1 and scales(statistic):
-            printed = of_printed_people(statistic, sums, settings.rounding)
+        if not settings.noised and scales(statistic):
+            enclosing = enclosing_of(self._people, partial(level_total, self._crossings))
+            printed = of_printed_people(statistic, sums, settings.rounding, enclosing)
             scaled = {table.analysis: table for table in statistic.finish(printed)}
         barred = frozenset[str]()
         if not settings.noised:
             barred = too_few_events(settings, tables) | small_groups(statistic, sums, settings.threshold)
         found: list[Shown] = []
+        around = self._around(statistic.name)
         for table in tables:
-            found.append(model_rows(settings, table, scaled.get(table.analysis), barred))
+            found.append(model_rows(settings, table, scaled.get(table.analysis), barred, around))
             barred |= nothing_of(table, found[-1].table)
         return tuple(found)
+
+    def _around(self, analysis: str) -> Around:
+        """Return of how many people those of a model's column are a part: of the cohort, or of a level that is the event."""
+        spec = self._settings.study.analyses[analysis]
+        events: Mapping[str, tuple[str, str]] = {}
+        if isinstance(spec, GlmSpec) and spec.events:
+            pairs = zip(spec.outcomes, spec.events, strict=True)
+            events = {f"{name}[{level}]": (name, level) for name, level in pairs}
+
+        def around(column: str, outcome: str) -> int | None:
+            if spec.where is not None:
+                return None
+            if column == "events" and outcome in events:
+                return level_total(self._crossings, *events[outcome])
+            return self._people if column == "n" else None
+
+        return around
 
 
 def _unknown(table: Table) -> Shown:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cohortsum.study.definition import CovarianceSpec, PcaSpec
-from cohortsum.study.disclosure.crosstabs import all_hidden, whole
-from cohortsum.study.disclosure.figures import BELOW, FEW_DF, Shown, significant, strictest_size
+from cohortsum.study.disclosure.counted_lines import whole
+from cohortsum.study.disclosure.figures import BELOW, FEW_DF, significant, strictest_size
 from cohortsum.study.disclosure.own_rules import LEAST_DF, MOST_PARAMETERS
+from cohortsum.study.disclosure.printed_size import printed_people
 from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.settings import Settings
+from cohortsum.study.disclosure.shown import Shown, all_hidden
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
 from cohortsum.study.results import Absent, Cell, Status, Table
 from cohortsum.study.statistics.distributions import t_two_sided
@@ -27,6 +29,7 @@ LIKELIHOOD_DIGITS = 4
 MOST_COMPONENTS = 0.1
 """Components per person: "far fewer than people"."""
 SATURATED = Absent("saturation")
+Around = Callable[[str, str], int | None]
 
 
 @dataclass
@@ -40,13 +43,16 @@ class _Found:
     barred: bool = False
 
 
-def model_rows(settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str]) -> Shown:
+def model_rows(
+    settings: Settings, table: Table, scaled: Table | None, barred: frozenset[str], around: Around
+) -> Shown:
     """Return a table of a model as it may be shown.
 
     Args:
         settings: of the release.
         table: as finished from the opened sums.
         scaled: as finished from sums of the printed people; None where there are none.
+        around: how many people are known to be around those of a column and an outcome, if that is known.
         barred: outcomes with few events or few without, or of which another table of the analysis may show nothing.
     """
     form = _form(settings, table)
@@ -60,12 +66,12 @@ def model_rows(settings: Settings, table: Table, scaled: Table | None, barred: f
         if reason is not None:
             status = Status.BELOW_THRESHOLD if reason is BELOW else Status.HIDDEN
             rows.append(_without(table, row, reason, status))
-        elif settings.noised or settings.base == 1:
+        elif settings.noised or (settings.base == 1 and settings.threshold <= 1):
             rows.append(row)
         elif scaled is not None:
             rows.append(scaled.rows[place])
         else:
-            rows.append(_rounded(settings, table, row, at))
+            rows.append(_rounded(settings, table, row, at, around))
     return Shown(replace(table, rows=tuple(rows)), _results(settings, table, found))
 
 
@@ -187,15 +193,15 @@ def _without(table: Table, row: Sequence[Cell], reason: Absent, status: Status) 
 
 
 def _rounded(
-    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int]
+    settings: Settings, table: Table, row: Sequence[Cell], at: Mapping[str, int], around: Around
 ) -> tuple[Cell, ...]:
     """Return a row with rounded numbers of people, and nothing in it that gives them back."""
     cells = list(row)
-    count: Callable[[int], Cell] = settings.rounding.count
     for column in COUNTS & at.keys():
         people = whole(row[at[column]])
         if people is not None:
-            cells[at[column]] = count(people)
+            outcome = str(row[at["outcome"]]) if "outcome" in at else ""
+            cells[at[column]] = printed_people(people, around(column, outcome), settings.rounding)
     if "expected" in at:
         expected = _number(row[at["expected"]])
         if expected is not None:

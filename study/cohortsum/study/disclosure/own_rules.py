@@ -52,7 +52,7 @@ OWN_RULES: Mapping[str, OwnRule] = MappingProxyType(
             "hat value above 0.5; the disclosure page, SACRO and Automated Output Checking",
         ),
         "pattern_difference": OwnRule(
-            "two outcomes of a study are about the same people of a site, or about sets that differ by 5 or more",
+            "two outcomes of a study are about the same people of a site, or about sets that differ by k or more",
             "differencing of cross-products: docs/ledger.md",
         ),
         "quantile_tails": OwnRule(

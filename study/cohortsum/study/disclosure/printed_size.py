@@ -8,19 +8,20 @@ It holds for analyses whose sums are counts and sums over people. Every block be
 that begins like it; counts of sites stay.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.study.disclosure.rounding import Rounding
+from cohortsum.study.disclosure.rounding import Figure, Rounding
 from cohortsum.study.statistics.correlation import Correlation
 from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.group_tests import GroupTests
 from cohortsum.study.statistics.interface import Statistic, Sums
 from cohortsum.study.statistics.pca import Pca
 from cohortsum.study.statistics.regression import Regression
+from cohortsum.study.variables import Factor
 
 PEOPLE, SITES = "/people", "/sites"
 SCALED = (Regression, GroupTests, Correlation, Covariance, Pca)
@@ -31,8 +32,23 @@ def scales(statistic: Statistic) -> bool:
     return isinstance(statistic, SCALED) and statistic.most_rounds == 1
 
 
+Enclosing = Callable[[Statistic, Sums, str, int], int | None]
+"""Given an analysis, its sums, a block of people and a place in it: how many people there are of whom these are a part, if known."""
+
+
+def printed_people(people: int, around: int | None, rounding: Rounding) -> Figure:
+    """Return a number of people as it is printed.
+
+    Where only a few of a larger number are not among them, it is printed as the larger one: else the few could be told by
+    subtraction, and a model cannot do without its n.
+    """
+    if around is not None and 0 < around - people < rounding.rule.threshold:
+        return rounding.count(around)
+    return rounding.count(people)
+
+
 def of_printed_people(
-    statistic: Statistic, sums: Sums, rounding: Rounding
+    statistic: Statistic, sums: Sums, rounding: Rounding, enclosing: Enclosing
 ) -> Mapping[str, NDArray[np.int64]]:
     """Return the sums of an analysis with the printed numbers of people, by block name.
 
@@ -44,14 +60,36 @@ def of_printed_people(
     for name in blocks:
         owner = next(one for one in reversed(owners) if name.startswith(one.removesuffix("people")))
         people = int(sums[owner][0])
-        printed = rounding.count(people)
+        printed = printed_people(people, enclosing(statistic, sums, owner, 0), rounding)
         if not isinstance(printed, int) or not people or name.endswith(SITES):
             found[name] = sums[name]
         elif name.endswith(PEOPLE):
-            found[name] = np.array([_count(int(count), rounding) for count in sums[name]], np.int64)
+            counts = (
+                _count(int(count), enclosing(statistic, sums, name, place), rounding)
+                for place, count in enumerate(sums[name])
+            )
+            found[name] = np.fromiter(counts, np.int64, len(sums[name]))
         else:
             found[name] = _scaled(sums[name], Fraction(printed, people))
     return found
+
+
+def enclosing_of(people: int, level_total: Callable[[str, str], int | None]) -> Enclosing:
+    """Return how a cohort of ``people`` encloses the people of an analysis, given how many have a level of a factor."""
+
+    def enclosing(statistic: Statistic, sums: Sums, block: str, place: int) -> int | None:
+        if isinstance(statistic, GroupTests):
+            return int(sums[block].sum()) if place == 0 else None
+        if getattr(statistic, "where", None) is not None:
+            return None
+        if place == 0:
+            return people
+        if isinstance(statistic, Regression) and statistic.effect is not None:
+            factor = statistic.variables[statistic.effect]
+            return level_total(factor.name, factor.levels[place - 1]) if isinstance(factor, Factor) else None
+        return None
+
+    return enclosing
 
 
 def small_groups(statistic: Statistic, sums: Sums, least: int) -> frozenset[str]:
@@ -65,8 +103,8 @@ def small_groups(statistic: Statistic, sums: Sums, least: int) -> frozenset[str]
     )
 
 
-def _count(people: int, rounding: Rounding) -> int:
-    printed = rounding.count(people)
+def _count(people: int, around: int | None, rounding: Rounding) -> int:
+    printed = printed_people(people, around, rounding)
     return printed if isinstance(printed, int) else people
 
 

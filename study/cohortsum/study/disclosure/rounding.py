@@ -1,8 +1,8 @@
 """Counts rounded to a base after small ones are hidden, and everything else recomputed from what is printed.
 
 The order matters. Rounding alone prints 7 as 5, which says "3 to 7": small. So small counts and their complements are hidden first
-(`suppression`, on the true counts), and what is left is rounded to the nearest multiple of 5 (the "10-5 rule", `privacy.md` rule
-20 and 8.4). An attacker on rounded counts knows less than one on true counts, so a pattern that is safe without rounding is safe
+(`suppression`, on the true counts), and what is left is rounded to the nearest multiple of 5 (the "10-5 rule" of the
+ONS). An attacker on rounded counts knows less than one on true counts, so a pattern that is safe without rounding is safe
 with it. The threshold is a multiple of the base: otherwise 12 could be printed as 10 where 12 is the threshold.
 
 - *From the true value, once.* Margins are rounded on their own and need not be the sums of rounded cells; adding rounded cells would
@@ -16,14 +16,13 @@ with it. The threshold is a multiple of the base: otherwise 12 could be printed 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Suppression
 from cohortsum.study.disclosure.tables import Standing, Tables
 from cohortsum.study.results import NO_DATA, Absent, Status
-from cohortsum.study.statistics.moments import Moments
 
 HIDDEN = Absent("hidden: primary_suppression, complement_suppression")
 """What stands for every hidden count, small or not: the mark must not tell which ones are small."""
@@ -98,14 +97,3 @@ def mean_of_parts(mean: Fraction, people: int, unit: Fraction = Fraction(1)) -> 
         unit: what values are multiples of; the total is rounded to it, which moves the mean by at most ``unit / (2 people)``.
     """
     return round(mean * people / unit) * unit / people
-
-
-def of_printed_size(moments: Moments, people: int) -> Moments:
-    """Return a group with the same mean and variance and the printed number of people.
-
-    Tests and intervals of it (`comparisons`), standard errors and degrees of freedom contain no other number of people. Of the
-    true group they would: its variance and standard error, or t and d, have n as their quotient.
-    """
-    if moments.n < 2 or people < 2:
-        raise ValueError("a variance needs two people")
-    return replace(moments, n=people, squares=moments.variance * (people - 1))

@@ -1,7 +1,7 @@
 """When a count is small, and what an attacker knows of a hidden one before any sum is looked at.
 
 The promise: of no small set of people does anybody learn, from everything that was printed, that it is small. The range of values
-that fit must reach the threshold, and be wide enough (T4 of `privacy.md` 8.3: 4 and 3 in a row that hides 7 are proven small).
+that fit must reach the threshold, and be wide enough (4 and 3 in a row that hides 7 are proven small).
 
 How much the attacker knows is stated, never assumed away:
 

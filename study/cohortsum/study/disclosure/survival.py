@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cohortsum.study.disclosure.crosstabs import all_hidden
-from cohortsum.study.disclosure.figures import Shown
 from cohortsum.study.disclosure.rounding import Rounding
 from cohortsum.study.disclosure.settings import Settings
+from cohortsum.study.disclosure.shown import Shown, all_hidden
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
 from cohortsum.study.results import Table
 from cohortsum.study.statistics.followed import LifeTable

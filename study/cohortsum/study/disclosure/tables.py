@@ -6,7 +6,7 @@ atom holds fewer than nobody. So nothing has to be declared about margins, hiera
 cells because it holds the same atoms. Atoms that lie in the same sets are one region, the unknown of every attack.
 
 A set also matters that nobody prints: what remains when one printed set is taken from another that contains it, for example the
-people without a value (`privacy.md` 8.5, "nested sets"). It is protected like a cell where it is small.
+people without a value. It is protected like a cell where it is small.
 """
 
 from collections.abc import Collection, Hashable, Iterable

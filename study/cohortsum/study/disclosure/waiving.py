@@ -2,14 +2,15 @@
 
 A waiver sets one rule aside at one site, in public: it stands in the site's approval and on every result. What it puts in the rule's
 place is ``off``, or a number: people for a rule about numbers of people or counts, epsilon for a rule about noise. Another rule about
-the same thing may then be the strictest. What is prohibited and what people must confirm cannot be waived.
+the same thing may then be the strictest. What is prohibited and what people must confirm cannot be waived, nor what only keeps another
+rule true.
 
 Over several sites the strictest holds: a rule is weaker in the cohort only where every site that holds to the profile waives it.
 """
 
-import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.catalogue.controls import (
@@ -25,9 +26,17 @@ from cohortsum.study.catalogue.controls import (
 from cohortsum.study.catalogue.rule import Rule
 from cohortsum.study.catalogue.rules import RULES
 from cohortsum.study.disclosure.own_rules import OWN_RULES
-from cohortsum.study.disclosure.verdict import Regime, Waiver
+from cohortsum.study.disclosure.verdict import Regime
 
 OFF = "off"
+COMPANIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "complement_suppression": "goes with the rules about small counts (group_10, primary_suppression and others)",
+        "wmh_count_complement": "goes with wmh_count_suppression",
+        "gives_n_back": "goes with count_rounding",
+    }
+)
+"""Rules that only keep another one true: without the other they do nothing, and the other is worth nothing without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +108,16 @@ def check_waivers(waivers: Iterable[tuple[str, str]]) -> None:
         if name in seen:
             raise ConfigurationError(f"waivers: rule {name} is waived twice; keep one")
         seen.add(name)
+        if name in COMPANIONS:
+            raise ConfigurationError(
+                f"waivers: rule {name} {COMPANIONS[name]}; waive those, or remove the waiver"
+            )
         if name in known:
             weakened(known[name], value)
         elif name not in OWN_RULES:
             raise ConfigurationError(f"waivers: no rule {name}; docs/catalogue.md lists them")
         elif value != OFF:
             raise ConfigurationError(f"waivers: rule {name}: expected value: {OFF}")
-
-
-def holding(waivers: Iterable[Waiver], today: datetime.date) -> tuple[Waiver, ...]:
-    """Return the waivers that have not ended."""
-    return tuple(waiver for waiver in waivers if waiver.until >= today)
 
 
 def _takes_number(control: Control) -> bool:
