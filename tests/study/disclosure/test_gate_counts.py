@@ -351,6 +351,26 @@ def test_shares_crossed_one_way_and_the_other_give_no_small_cell_away() -> None:
     assert column(of(gated, "a"), "n") == [80, 120, 80, 120]
 
 
+def test_a_small_band_is_hidden_with_the_same_other_band_for_every_variable() -> None:
+    """7 of 300 are young. If one variable hid the second band with them and another the third, the two would give 7 back."""
+    age = np.repeat([10.0, 30.0, 50.0, 70.0], [7, 93, 100, 100])
+    iq, score = (np.arange(300.0) * step % 40 + 80 for step in (7, 11))
+    iq[100:112], score[250:270] = np.nan, np.nan
+    text = study(
+        {"age": "{unit: years, range: [0, 90]}"}
+        | dict.fromkeys(("iq", "score"), "{unit: points, range: [40, 160]}"),
+        {
+            "a": "{kind: quantiles, variables: [iq, score], bands: {age: [20, 40, 60]}, probabilities: [0.5],"
+            " bins: {from: 40, to: 160, count: 30}}",
+            "all": "{kind: summary, variables: [iq, score]}",
+        },
+    )
+    gated = played(text, [Batch(300, {"age": age, "iq": iq, "score": score}, {})]).gated(EXACT)
+    assert column(of(gated, "a"), "n") == [HIDDEN, HIDDEN, 88, 100, HIDDEN, HIDDEN, 100, 80]
+    assert column(of(gated, "a"), "missing") == [HIDDEN, HIDDEN, 12, 0, HIDDEN, HIDDEN, 0, 20]
+    assert column(of(gated, "all"), "n") == [288, 280]
+
+
 def test_under_open_data_tables_pass_as_they_are() -> None:
     text = study({"row": ROWS, "col": COLUMNS}, {"both": "{kind: crosstab, factors: [row, col]}"})
     one = played(text, [of_counts(T2, ("row", "col"))])

@@ -94,7 +94,6 @@ class VariableLines:
     def __post_init__(self) -> None:
         """Read the tables."""
         place = "variable"
-        self._bands: set[Coordinate] = set()
         self.tables = [
             table
             for table in self.tables
@@ -111,12 +110,12 @@ class VariableLines:
 
     @property
     def totals(self) -> Iterator[tuple[Choice, int]]:
-        """Yield every group of factors and subgroups with its people, those without a value included."""
+        """Yield every group with its people, those without a value included."""
         rows: dict[tuple[str, int], dict[str, Line]] = {}
         for line in self.lines:
             rows.setdefault((line.place.table, line.place.row), {})[line.place.column] = line
         for held in rows.values():
-            if {"n", "missing"} <= held.keys() and not self._bands & held["n"].group.keys():
+            if {"n", "missing"} <= held.keys():
                 yield held["n"].group, held["n"].people + held["missing"].people
 
     def counted(self) -> Iterator[Counted]:
@@ -209,7 +208,6 @@ class VariableLines:
                 bands = tuple(dict.fromkeys(str(one[at]) for one in table.rows))
                 coordinate: Coordinate = ("bands", name, tuple(cuts))
                 self.coordinates[coordinate] = (*bands, MISSING)
-                self._bands.add(coordinate)
                 choice[coordinate] = (str(table.rows[row][at]),)
         return choice
 

@@ -66,6 +66,9 @@ class Universe:
     def tables(self) -> Tables:
         """Return the cells.
 
+        Nobody who is withheld is left out: a cell is hidden because it holds somebody (`rules.Knowledge`), but what is hidden whole,
+        as a row of a small group, hides its zeros too.
+
         Raises:
             RefusedError: the coordinates tell more than `MOST_ATOMS` groups apart.
             ValueError: two counts of the same people differ.
@@ -83,7 +86,7 @@ class Universe:
             held = _atoms(parts, one.choice)
             if one.less is not None:
                 held -= _atoms(parts, one.less)
-            if held:
+            if held and (one.people or one.standing is not Standing.WITHHELD):
                 _add(cells, Cell(one.name, held, one.people, one.standing))
         return Tables(tuple(cells.values()))
 
