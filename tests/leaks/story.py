@@ -239,8 +239,10 @@ class Story:
         }
 
     async def _back(self, *indices: int) -> None:
-        for index in indices:
-            await self.town.stop_node(index)
+        """Start nodes again that have vanished; one that cannot be stopped is a fault."""
+        async with asyncio.timeout(LIMIT_S):
+            for index in indices:
+                await self.town.stop_node(index)
         self.town.start_nodes(indices)
 
     async def _abort(self) -> None:
