@@ -21,9 +21,9 @@ import pytest
 
 from cohortsum.coordinator.spool import Upload
 from cohortsum.crypto.certificates import certify, trust_anchor
+from cohortsum.crypto.failpoints import VARIABLE
 from cohortsum.node.client import Line, secure_channel
 from cohortsum.node.config import load_node_config
-from cohortsum.node.failpoints import VARIABLE
 from cohortsum.node.files import read_key
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.pinning import load_pin
@@ -360,7 +360,7 @@ class Story:
         study = await self._submit("killed", {"step: 20s": "gather: 30s, step: 500ms, step_max: 500ms"})
         await self.town.stop_node(1)
         folder = self.town.folder(1)
-        dying = await self._process(1, {VARIABLE: "r2.masked"})
+        dying = await self._process(1, {VARIABLE: "site.r2.before"})
         self.happened["without the killed node"] = await self._whole(study)
         self.happened["a node that is killed"] = str(await self._ended(dying))
         self.happened["private copies that it leaves"] = str(len([*folder.glob("cohortsum-*")]))
