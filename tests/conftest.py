@@ -1,11 +1,16 @@
-"""What holds for every test: TLS 1.3 only, no limit of time in properties, and the long searches only when asked for by name."""
+"""What holds for every test: TLS 1.3 only, no limit of time in properties, and the long searches only when asked for by name.
+
+And a PostgreSQL server for those that want one (`tests.postgres`).
+"""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from cohortsum.crypto.certificates import TLS13_ONLY
+from tests.postgres import NoServerError, Server, running
 
 os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before any test imports grpc, as both daemons do
 
@@ -23,3 +28,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server, one for all tests of a worker."""
+    try:
+        with running() as server:
+            yield server
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database."""
+    url = postgres.made()
+    yield url
+    postgres.dropped(url)
