@@ -120,10 +120,15 @@ class Connection:
         if self._channel is not None:
             await self._channel.close()
 
-    def turn(self) -> None:
-        """Try the next address, where there are several."""
+    @property
+    def target(self) -> str:
+        """The address that is tried now."""
+        return self._line.target
+
+    def turn(self, failed: str) -> None:
+        """Go on to the next address from one that failed; where another call has done so already, nothing changes."""
         target, *others = self._line.target, *self._line.others
-        if others:
+        if others and target == failed:
             self._line = replace(self._line, target=others[0], others=(*others[1:], target))
             self._made = -math.inf
 
@@ -158,7 +163,7 @@ class Caller:
         """
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
-            began_s = time.monotonic()
+            began_s, target = time.monotonic(), self._connection.target
             try:
                 reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
@@ -167,7 +172,7 @@ class Caller:
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
                 self.down_since = self.down_since or datetime.now(UTC)
-                self._connection.turn()
+                self._connection.turn(target)
                 failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
                     raise LineError(
