@@ -65,6 +65,13 @@ def found(version: Path) -> dict[str, dict[str, object]]:
     return held
 
 
+def fingerprint(version: Path) -> str:
+    """Return the words of the roster that every study of the story names."""
+    proven: dict[str, dict[str, str]] = found(version)["coordinator"]["rounds"]  # type: ignore[assignment]
+    (words,) = {one["fingerprint"] for one in proven.values()}
+    return words
+
+
 def test_golden_files_are_never_changed() -> None:
     held = {path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert held == set(FROZEN), "a version is added with `python -m tests.golden.make VERSION` and its digest"
@@ -95,13 +102,10 @@ def test_no_row_of_a_database_changes_when_it_is_brought_up(version: Path, home:
 def test_a_bundle_still_verifies_and_holds_the_stored_result(version: Path, home: Path, study: str) -> None:
     folder = home / CONSORTIUM
     bundle = folder / "results" / study / "v1.bundle.zip"
-    held = found(version)["coordinator"]
-    proven: dict[str, dict[str, str]] = held["rounds"]  # type: ignore[assignment]
-    (words,) = {one["fingerprint"] for one in proven.values()}
-    screen = desk.run("verify", bundle, "--roster-fingerprint", words)
+    screen = desk.run("verify", bundle, "--roster-fingerprint", fingerprint(version))
     assert screen.code == 0, screen
     assert "everything in the bundle holds" in screen.said
-    names: dict[str, str] = held["studies"]  # type: ignore[assignment]
+    names: dict[str, str] = found(version)["coordinator"]["studies"]  # type: ignore[assignment]
     document = unpack(bundle.read_bytes(), "bundle")["result.json"]
     with closing(Store(load_coordinator_config(folder / "coordinator.yaml").store)) as store:
         assert store.result(names[f"{study}@1"]) == document
