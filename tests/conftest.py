@@ -20,13 +20,14 @@ settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked ``exhaustive`` unless pytest was given ``-m exhaustive``."""
-    if "exhaustive" in str(config.getoption("markexpr")):
-        return
-    skip = pytest.mark.skip(reason="a long search; run it with -m exhaustive")
-    for item in items:
-        if item.get_closest_marker("exhaustive"):
-            item.add_marker(skip)
+    """Skip tests marked ``exhaustive`` or ``faults`` unless pytest was asked for them with ``-m``."""
+    for mark, why in (("exhaustive", "a long search"), ("faults", "kills real processes")):
+        if mark in str(config.getoption("markexpr")):
+            continue
+        skip = pytest.mark.skip(reason=f"{why}; run it with -m {mark}")
+        for item in items:
+            if item.get_closest_marker(mark):
+                item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,6 @@ def take_turn(connection: Connection) -> None:
 def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # the driver begins no transaction by itself: take_turn does
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
