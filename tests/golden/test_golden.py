@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,18 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from cohortsum.coordinator.audit_log import AUDIT
 from cohortsum.coordinator.config import load_coordinator_config
 from cohortsum.coordinator.hub import Hub, Place
+from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.roll import RollBook
-from cohortsum.coordinator.store import Store
+from cohortsum.coordinator.store import RoundRow, Store
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.protocol.coordinator_states import Aborted, Opened
 from cohortsum.protocol.messages import Envelope, Kind
 from cohortsum.protocol.proof import Transcript, read_transcript
 from cohortsum.protocol.witness import witnessed
 from cohortsum.report.document import to_json
+from cohortsum.study.definition import parse_canonical
 from cohortsum.study.release.archive import unpack
 from tests.admin import desk
 from tests.golden import rounds
@@ -128,6 +132,27 @@ def test_a_coordinator_goes_on_with_what_a_version_left(version: Path, home: Pat
             assert to_json(standing.document) == store.result(digest.hex())
         waiting = hub.review.standing(bytes.fromhex(studies["checked@1"])).item("thickness")
         assert (waiting.item.state.value, waiting.item.signatures) == ("queue", ())
+
+
+def test_an_attempt_that_the_first_version_left_open_is_over(tmp_path: Path) -> None:
+    """That version kept no inputs of an attempt: without them it must not go on, and what it named still binds the next."""
+    shutil.copytree(HERE / "0.1.0" / CONSORTIUM, tmp_path / CONSORTIUM)
+    config = load_coordinator_config(tmp_path / CONSORTIUM / "coordinator.yaml")
+    with closing(sqlite3.connect(tmp_path / CONSORTIUM / "coordinator.db")) as connection, connection:
+        (canonical,) = connection.execute("SELECT canonical FROM studies WHERE name = 'open'").fetchone()
+        study = parse_canonical(canonical)
+        connection.execute(
+            "UPDATE rounds SET state = 'open', ended = NULL WHERE study = ?", (study.digest.hex(),)
+        )
+    book = RollBook(config, tmp_path / CONSORTIUM)
+    with closing(Store(config.store, tmp_path / CONSORTIUM / AUDIT)) as store:
+        record = StudyRecord(store, study, book.roll.whole(study.roster))
+        assert record.open_attempt(1) is None
+        assert record.attempts(1) == (1, ("site0", "site1", "site2", "site3"))
+        with store.transaction() as session:
+            states = session.scalars(select(RoundRow.state).where(RoundRow.study == study.digest.hex())).all()
+        assert states == ["aborted"]
+        assert store.audit().fault is None
 
 
 @pytest.fixture(scope="module")
