@@ -149,7 +149,7 @@ class Town:
         folder = self.folder(index)
         config, pin = load_node_config(folder / "node.yaml"), load_pin(folder)
         signer = Signer(pin.newest.identities[config.site], read_key(config.identity_key))
-        line, decisions = Line(config.coordinator, LIMIT_S), DecisionBook(folder)
+        line, decisions = Line(config.coordinator, LIMIT_S, config.standby), DecisionBook(folder)
         with closing(Ledger(folder / "ledger.db")) as ledger:
             site = partial(site_of, folder, signer, ledger, decisions, self.pool)
             async with Connection(line, signer, pin.newest) as connection:
