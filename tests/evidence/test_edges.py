@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cohortsum.coordinator.attempt import Attempt
+from cohortsum.coordinator.attempt_rows import Event
 from cohortsum.coordinator.evidence import EvidenceBook as HubBook
 from cohortsum.crypto.fingerprint import roster_words
 from cohortsum.node.evidence import EvidenceBook
@@ -41,8 +42,8 @@ WORDS = roster_words(OPERATOR.public, roster_digest(TEXT))
 class TwoFaced(Attempt):
     """A coordinator that tells one site of a second survivor set, truly signed."""
 
-    async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
-        told: list[CoordinatorEffect] = []
+    async def _apply(self, effects: tuple[CoordinatorEffect | Event, ...]) -> None:
+        told: list[CoordinatorEffect | Event] = []
         for effect in effects:
             told.append(effect)
             if isinstance(effect, Deliver) and effect.receiver == VICTIM:
