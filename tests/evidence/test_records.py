@@ -211,15 +211,22 @@ def test_a_record_by_itself_is_no_evidence() -> None:
     assert not isinstance(found, Finding)
 
 
-def test_the_oldest_records_make_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cohortsum.node.evidence.MOST_RECORDS", 4)
+def test_the_oldest_records_make_way_and_the_newest_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = EvidenceBook(tmp_path / "evidence", lambda _: PAPERS)
     own, _ = two_records()
-    for number in range(7):
+    size = len(write_evidence(PAPERS, SIGNED, own.to_bytes(), signer("site2")))
+
+    def remember(number: int) -> set[int]:
         opening = replace(own.opening, context=number.to_bytes(32, "big"))
         book.remember(replace(own, opening=opening), Presented(STUDY.digest, 1, SIGNED), signer("site2"))
-    assert len(book.records()) == 4
-    assert not (tmp_path / "evidence" / f"{bytes(32).hex()}.told").exists()
+        return {int(path.stem, 16) for path in book.records()}
+
+    monkeypatch.setattr("cohortsum.node.evidence.MOST_RECORDED", 3 * size)
+    assert [remember(number) for number in range(5)][-1] == {2, 3, 4}
+    monkeypatch.setattr("cohortsum.node.evidence.MOST_RECORDED", size - 1)
+    assert remember(5) == {5}
 
 
 def test_the_status_of_a_node_names_whom_its_evidence_accuses(node: Path) -> None:

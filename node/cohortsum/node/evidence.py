@@ -30,7 +30,8 @@ from cohortsum.study.release.evidence_file import SUFFIX, read_evidence, write_e
 
 EVIDENCE = "evidence"
 TOLD = ".told"
-MOST_RECORDS = 200
+MOST_RECORDED = 64 * 1024 * 1024
+"""Bytes of records that are kept; a record of 20 sites has some 80 thousand, one of 200 sites some 5 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,14 @@ class EvidenceBook:
         return path
 
     def remember(self, record: Record, study: Presented, signer: Signer) -> None:
-        """Write the record of an attempt that is over, and remove the oldest beyond `MOST_RECORDS`; raises ConfigurationError."""
+        """Write the record of an attempt that is over, and remove the oldest beyond `MOST_RECORDED`; raises ConfigurationError."""
         self._write(self.folder / f"{record.opening.context.hex()}{TOLD}", record.to_bytes(), study, signer)
-        for path in self.records()[:-MOST_RECORDS]:
-            path.unlink(missing_ok=True)
+        newest, *older = reversed(self.records())
+        total = newest.stat().st_size
+        for path in older:
+            total += path.stat().st_size
+            if total > MOST_RECORDED:
+                path.unlink(missing_ok=True)
 
     def records(self) -> list[Path]:
         """Return the records that are kept, the oldest first."""
