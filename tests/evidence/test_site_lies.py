@@ -1,11 +1,17 @@
 """A site that lies leaves evidence at the coordinator, or at the site that it dealt to."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from cohortsum.coordinator.evidence import EvidenceBook
+from cohortsum.coordinator.record import StudyRecord
+from cohortsum.coordinator.store import Store, sqlite_url
 from cohortsum.protocol import site
+from cohortsum.protocol.coordinator_states import Opened
 from cohortsum.protocol.evidence import Case
 from cohortsum.protocol.messages import (
     Consistency,
@@ -27,6 +33,7 @@ from tests.evidence.stories import (
     two_signatures,
     watched,
 )
+from tests.evidence.test_file import PAPERS, ROSTER_1, SIGNED, STUDY, signer
 from tests.protocol.iterations import after, first
 from tests.protocol.lies import N, opened
 
@@ -93,8 +100,8 @@ OTHER: dict[Kind, Callable[[Message], Message]] = {
 }
 
 
-@pytest.mark.parametrize("kind", OTHER)
-def test_a_site_that_signs_twice_is_proven_at_the_coordinator_and_the_first_counts(kind: Kind) -> None:
+def twice(kind: Kind) -> Watched:
+    """Play a round in which a site signs a second message of one kind."""
     played = Watched(N)
 
     def to_coordinator(index: int, packet: Packet) -> Packet:
@@ -106,9 +113,16 @@ def test_a_site_that_signs_twice_is_proven_at_the_coordinator_and_the_first_coun
 
     played.to_coordinator = to_coordinator
     played.run()
+    return played
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_a_site_that_signs_twice_is_proven_at_the_coordinator_and_the_first_counts(kind: Kind) -> None:
+    played = twice(kind)
     assert played.found == {(f"site{LIAR}", "M5")}
     state = played.coordinator.state
-    assert state.values.tolist() == played.expected(state.survivors)  # type: ignore[union-attr]
+    assert isinstance(state, Opened)
+    assert state.values.tolist() == played.expected(state.survivors)
 
 
 def test_two_signatures_in_one_quorum_accuse_their_site_beside_the_coordinator() -> None:
@@ -226,3 +240,16 @@ def test_a_bad_answer_in_an_iteration_whose_secrets_were_dealt_ahead_is_proven()
     played.run()
     assert played.found == {(f"site{LIAR}", "R4.13")}
     assert played.finding(played.at_hub[0]).iteration == 3
+
+
+def test_of_files_with_answers_there_is_one_per_attempt_after_a_restart_too(tmp_path: Path) -> None:
+    """Another process has no memory of what was kept, but the folder."""
+    played = [answering(liar, lie) for liar, lie in ((LIAR, wrong_gate), (1, wrong_data), (LIAR, wrong_gate))]
+    played[2].at_hub[0] = twice(Kind.CONSISTENCY).at_hub[0]  # holds no shares
+    with closing(Store(sqlite_url(tmp_path / "coordinator.db"))) as store:
+        record = StudyRecord(store, STUDY, ROSTER_1)
+        book = EvidenceBook(tmp_path / "evidence", lambda _: PAPERS)
+        for one in played:
+            book.keep(one.at_hub[0], one.plan, one.roster, SIGNED, signer("hub"), record)
+    names = sorted(path.name[65:] for path in (tmp_path / "evidence").iterdir())
+    assert names == [f"M5-site{LIAR}.evidence", f"R4.13-site{LIAR}.evidence"]

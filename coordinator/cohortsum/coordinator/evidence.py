@@ -1,6 +1,6 @@
 """Evidence that a coordinator keeps against sites: one file per lie in a folder beside its settings, mode 0600, never overwritten.
 
-Of files that hold a site's answer, and so shares, there is one per attempt (`protocol.coordinator`). The line of the audit log is written
+Of files that hold a site's answer, and so shares, there is one per attempt. The line of the audit log is written
 once the file is on disk. A disk that refuses costs the evidence and nothing else: the log says so.
 """
 
@@ -16,13 +16,13 @@ import structlog
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.crypto.errors import CohortsumError
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.evidence import Evidence, Finding
+from cohortsum.protocol.evidence import Evidence, Finding, evidence_from_bytes
 from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.release.bundle import Papers
-from cohortsum.study.release.evidence_file import SUFFIX, write_evidence
+from cohortsum.study.release.evidence_file import SUFFIX, read_evidence, write_evidence
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -67,6 +67,8 @@ class EvidenceBook:
         if path.exists():
             return
         try:
+            if evidence.holds_shares and self._has_shares(found.context):
+                return
             papers = self.papers(roster.version)
             data = write_evidence(papers, signed, evidence.to_bytes(), signer)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -78,6 +80,14 @@ class EvidenceBook:
             log.error("evidence.not_kept", accused=found.accused, check=found.check, errno=error.errno)
         else:
             log.error("evidence.kept", accused=found.accused, check=found.check, file=path.name)
+
+    def _has_shares(self, context: bytes) -> bool:
+        """Return whether a file about this attempt holds shares: fewer than t of one attempt may ever lie side by side."""
+        held = (
+            read_evidence(path.read_bytes(), path.name)
+            for path in self.folder.glob(f"{context.hex()}-*{SUFFIX}")
+        )
+        return any(evidence_from_bytes(one.evidence).holds_shares for one in held)
 
 
 def _write(path: Path, data: bytes) -> None:
