@@ -1,12 +1,14 @@
 """The gRPC edge of a node: it calls out, asks for its next packet, and sends what the session hands it.
 
-A lost line costs nothing: every call is repeated with growing pauses, and repeating a submission has no second effect.
+A lost line costs nothing: every call is repeated with growing pauses, and repeating a submission has no second effect. So is a
+call for which the coordinator had no room, not before the time it said, within the longest pause.
 Answers leave on a public grid of time with a phase of their own per round and site, so that the moment of an answer
 says nothing about how long it took to compute.
 """
 
 import asyncio
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,12 +27,12 @@ from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
-    MESSAGE_OPTIONS,
     envelope_to_wire,
     packet_from_wire,
 )
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.limits import RETRY_AFTER, caller_options
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
@@ -88,7 +90,7 @@ def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Chann
         credentials,
         options=[
             ("grpc.ssl_target_name_override", hub.id),  # the certificate names the identity, not the host
-            *MESSAGE_OPTIONS,
+            *caller_options(),
         ],
     )
 
@@ -149,7 +151,8 @@ class Caller:
             try:
                 reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
-                if error.code() not in TRY_AGAIN:
+                later_s = retry_after_s(error)
+                if error.code() not in TRY_AGAIN and later_s is None:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
@@ -159,14 +162,25 @@ class Caller:
                     raise LineError(
                         f"the coordinator at {self._line.target} does not answer; check address, network and its state"
                     ) from error
-                jitter_s = pause_s * secrets.randbelow(1000) / 2000
-                log.info("line.down", site=self._site, status=error.code().name, next_try_s=round(pause_s, 1))
-                await asyncio.sleep(pause_s + jitter_s)
-                failing_s += pause_s + jitter_s
+                wait_s = max(pause_s, min(later_s or 0.0, LONGEST_PAUSE_S))
+                jitter_s = wait_s * secrets.randbelow(1000) / 2000
+                log.info("line.down", site=self._site, status=error.code().name, next_try_s=round(wait_s, 1))
+                await asyncio.sleep(wait_s + jitter_s)
+                failing_s += wait_s + jitter_s
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
                 self.down_since = None
                 return reply
+
+
+def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
+    """Return after how many seconds a coordinator without room takes the same call, or None where it does not say so."""
+    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    said = [value for key, value in error.trailing_metadata() if key == RETRY_AFTER]
+    if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
+        return None
+    return int(said[0]) / 1000
 
 
 class NodeClient:

@@ -5,7 +5,7 @@ nothing but a new program needs a restart. A study that cannot be considered is 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from cohortsum.node.recovery import forgotten_contexts, resolve
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.ledger import Status
+from cohortsum.protocol.limits import MAX_LISTED
 from cohortsum.protocol.messages import Kind
 from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition.signing import SignedStudy
@@ -145,7 +146,17 @@ class Daemon:
 
     async def _list(self, serial: int) -> service_pb2.ListStudiesReply:
         request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=serial, wait_ms=WAIT_MS)
-        return await self._caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
+        reply = await self._caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
+        if len(reply.studies) > MAX_LISTED:
+            raise RoundFailedError(f"the coordinator lists more than {MAX_LISTED} studies; ask its operator")
+        self._forget_unlisted({entry.digest for entry in reply.studies})
+        return reply
+
+    def _forget_unlisted(self, listed: Set[bytes]) -> None:
+        """Forget what could not be used and is listed no more: a coordinator may invent studies without end."""
+        for digest in self._unusable.keys() - listed:
+            del self._unusable[digest]
+            self._lines.pop(digest.hex(), None)
 
     async def _hear(self, entry: service_pb2.StudyEntry) -> None:
         here = self._studies.get(entry.digest)

@@ -49,11 +49,7 @@ WIRE_VERSION = 1
 MAX_CHUNK_BYTES = 1024 * 1024
 """Of one part of an upload."""
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MESSAGE_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-)
-"""For the channel and the server alike."""
+"""Of any message; `limits` has what every call may carry."""
 DIGEST_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
