@@ -99,7 +99,6 @@ class Gate(grpc.aio.ServerInterceptor):
         allow: networks from which one may call; empty for all.
         tally: counts refusals.
         clock: seconds that only grow.
-        hold_s: how long a refusal for a limit waits.
     """
 
     def __init__(
@@ -109,12 +108,10 @@ class Gate(grpc.aio.ServerInterceptor):
         allow: Sequence[Network] = (),
         tally: Tally | None = None,
         clock: Clock = time.monotonic,
-        hold_s: float = HOLD_S,
     ) -> None:
         self._roll, self._limits, self._allow = roll, limits, tuple(allow)
-        self._tally, self._hold_s = tally or Tally(), hold_s
+        self._tally, self._clock = tally or Tally(), clock
         self._meters = Meters(limits, clock)
-        self._clock = clock
         self._logged: dict[tuple[str, str], float] = {}
 
     async def intercept_service(
@@ -205,6 +202,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 message = parse(raw)
             except DecodeError:
                 raise RemoteProtocolError("M2", "the bytes are not a message of this call") from None
+            del raw  # the service may work on the message for long
             yield message
 
     def _check(self, meter: Meter, rule: Rule, whose: str) -> None:
@@ -253,7 +251,7 @@ class Gate(grpc.aio.ServerInterceptor):
         if limit and own is not None and own.held < HELD:
             own.held += 1
             try:
-                await asyncio.sleep(self._hold_s)
+                await asyncio.sleep(HOLD_S)
             finally:
                 own.held -= 1
         status, sentence = public_fault(error)

@@ -22,9 +22,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cohortsum.protocol.limits import MIB, Option, answering_options
+from cohortsum.protocol.limits import KIB, MIB, Option, answering_options
 
 Count = Annotated[int, Field(ge=1, le=2**53)]
+Rate = Annotated[float, Field(gt=0, le=2**53, allow_inf_nan=False)]
 
 
 class Limits(BaseModel):
@@ -47,13 +48,13 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     studies: Count = 30
-    calls_per_s: Count = 100
+    calls_per_s: Rate = 100
     calls_burst: Count = 2000
-    bytes_per_s: Count = 16 * MIB
+    bytes_per_s: Rate = 16 * MIB
     bytes_burst: Count = 1024 * MIB
-    address_calls_per_s: Count = 5000
+    address_calls_per_s: Rate = 5000
     address_calls_burst: Count = 100_000
-    address_bytes_per_s: Count = 256 * MIB
+    address_bytes_per_s: Rate = 256 * MIB
     address_bytes_burst: Count = 16 * 1024 * MIB
     spool_bytes: Count = 10 * 1024 * MIB
     connections: Count = 512
@@ -86,8 +87,8 @@ HELD = 64
 """Refusals of one identity that wait at the same time; further ones are refused at once."""
 ADDRESSES = 4096
 """Addresses that are remembered; the one that was quiet for longest is forgotten."""
-STREAMS = 256
-"""Calls on one connection; further ones wait at the caller."""
+WINDOW_BYTES = 64 * KIB
+"""Of a request, before anybody reads it; when its message is read, there is room for the whole of it."""
 
 HOUR_MS = 3_600_000
 
@@ -95,13 +96,19 @@ HOUR_MS = 3_600_000
 def server_options(limits: Limits) -> tuple[Option, ...]:
     """Return the options of the server: sizes of messages, and what connections may do.
 
+    One connection holds no more calls than one identity may have open and waiting for a refusal; further ones wait at the caller.
     A connection is closed after six hours, with time for the longest upload; one whose other end does not answer a ping, after 80 s,
     and one without a call after ten minutes. Pings of callers more often than every 30 s close it too.
     """
     return (
         *answering_options(),
         ("grpc.max_allowed_incoming_connections", limits.connections),
-        ("grpc.max_concurrent_streams", STREAMS),
+        ("grpc.max_concurrent_streams", limits.calls_at_once + HELD),
+        ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+        (
+            "grpc.http2.bdp_probe",
+            0,
+        ),  # or a fast line gets windows of megabytes, for calls that nobody reads too
         ("grpc.server_handshake_timeout_ms", 20_000),
         ("grpc.max_connection_age_ms", 6 * HOUR_MS),
         ("grpc.max_connection_age_grace_ms", 6 * HOUR_MS),

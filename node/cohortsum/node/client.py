@@ -53,6 +53,9 @@ TRY_AGAIN = frozenset(
     }
 )
 
+BROKE_OFF = "Internal error from Core"
+"""What gRPC itself says, as INTERNAL, where the other end refuses a call of which it is still sending: the refusal is lost."""
+
 AFTER = {
     Kind.SHARES: "r1.shared",
     Kind.MASKED: "r2.sent",
@@ -152,7 +155,8 @@ class Caller:
                 reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
                 later_s = retry_after_s(error)
-                if error.code() not in TRY_AGAIN and later_s is None:
+                again = error.code() in TRY_AGAIN or later_s is not None or error.details() == BROKE_OFF
+                if not again:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
