@@ -7,7 +7,7 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +17,15 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from cohortsum.coordinator import gate, service
+from cohortsum.coordinator import gate
 from cohortsum.coordinator.addresses import Network, parse_network
 from cohortsum.coordinator.buckets import Bucket
+from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.limits import AS_BUILT, COSTLY_CALLS, Limits
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.service import secure_server
 from cohortsum.coordinator.slots import POLLS, Slots
+from cohortsum.crypto.errors import LimitError
 from cohortsum.node.client import BROKE_OFF, retry_after_s
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
 from cohortsum.protocol.denylist import Denied, DenyList, nobody_denied
@@ -74,13 +76,13 @@ class Town(Loopback):
 
     async def start_server(self) -> None:
         self.hub.slots = Slots(self.folder / "spool", self.limits.spool_bytes)
-        add = service_pb2_grpc.add_ConsortiumServicer_to_server
+        add = cast("Callable[[Any, Any], None]", service_pb2_grpc.add_ConsortiumServicer_to_server)
+
+        def add_counted(servicer: object, server: grpc.aio.Server) -> None:
+            add(servicer, Counting(server, self.read))
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                service.service_pb2_grpc,
-                "add_ConsortiumServicer_to_server",
-                lambda servicer, server: add(servicer, Counting(server, self.read)),
-            )
+            patch.setattr(service_pb2_grpc, "add_ConsortiumServicer_to_server", add_counted)
             self._server, self.port = secure_server(
                 self.service, self.roll, identity_key(HUB), f"127.0.0.1:{self.port}", self.limits, self.allow
             )
@@ -167,12 +169,11 @@ class Watched(grpc.GenericRpcHandler):
 class Hostile:
     """A client that sends what it likes."""
 
-    channel: grpc.aio.Channel
+    channel: Any
 
     @property
     def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
-        held: service_pb2_grpc.ConsortiumAsyncStub = service_pb2_grpc.ConsortiumStub(self.channel)
-        return held
+        return cast("service_pb2_grpc.ConsortiumAsyncStub", service_pb2_grpc.ConsortiumStub(self.channel))
 
     async def ask(self, path: str, request: bytes = b"") -> "Heard":
         """Call anything with these bytes as the only request."""
@@ -294,7 +295,7 @@ def test_so_many_calls_may_be_open_and_one_more_is_refused_until_one_ends(tmp_pa
             most = limits.calls_at_once
             assert most == 6
             polls = [asyncio.ensure_future(peer.stub.ListStudies(polling(serial))) for _ in range(most)]
-            await reads(town, most + 1)
+            await until(lambda: len(town.read) == most + 1)
             refused = await peer.ask(GET_STUDY, QUESTION)
             assert refused.status is EXHAUSTED
             assert refused.later_s == 1.0
@@ -309,13 +310,6 @@ def test_so_many_calls_may_be_open_and_one_more_is_refused_until_one_ends(tmp_pa
                 poll.cancel()
 
     run(play)
-
-
-async def reads(town: Town, number: int) -> None:
-    """Wait until so many requests have been parsed."""
-    async with asyncio.timeout(LIMIT_S):
-        while len(town.read) < number:
-            await asyncio.sleep(0.01)
 
 
 def test_so_many_calls_may_come_and_one_more_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -590,23 +584,32 @@ def test_a_site_polls_a_study_so_often_at_once_and_once_more_is_refused(tmp_path
     run(play)
 
 
-def test_a_study_beyond_the_limit_is_refused_with_the_cure(tmp_path: Path) -> None:
+def test_a_study_beyond_the_limit_is_refused_with_the_cure_and_a_new_version_is_not(tmp_path: Path) -> None:
     async def play() -> None:
-        async with Town(tmp_path) as town, town.hostile(STATISTICIAN) as peer:
-            town.hub._place = replace(town.hub._place, limits=Limits(studies=1))
+        async with Town(tmp_path) as town:
+            place = Place(town.store, tmp_path / "spool", town.results, town.pool, limits=Limits(studies=1))
+            hub = Hub(town.roll, identity_key(HUB), place)
+            hub.adopt(town.runner)
             _, other = signed_study(study_with(study="another"))
-            held = service_pb2.SignedStudy(
-                canonical=other.canonical, statistician=other.statistician, signature=other.signature
-            )
-            refused = await heard(peer.stub.SubmitStudy(held))
-            assert (refused.status, refused.later_s) == (EXHAUSTED, None)
-            assert "1 studies are under way" in refused.sentence
-            assert "withdraw one" in refused.sentence
+            with pytest.raises(LimitError, match="1 studies are under way at this coordinator") as caught:
+                await hub.submit(other)
+            assert caught.value.retry_after_s is None
+            assert "or withdraw one" in caught.value.message
             town.runner.over = True
-            assert (await heard(peer.stub.SubmitStudy(held))).status is grpc.StatusCode.OK
-            await town.hub.close()
+            digest = await hub.submit(other)
+            assert hub.running(digest).plan.study.study == "another"
+            _, newer = signed_study(study_with(study="another", version="2"))
+            await until(lambda: hub.running(digest).state == "enrolling")
+            assert await hub.submit(newer) != digest
+            await hub.close()
 
     run(play)
+
+
+async def until(ready: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not ready():
+            await asyncio.sleep(0.01)
 
 
 def test_an_honest_consortium_meets_no_limit(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ checked where it matters: a fetched result must name the digest of the study tha
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import grpc
 
@@ -20,6 +20,7 @@ from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.limits import MAX_DOCUMENT_BYTES, MAX_LISTED, caller_options
 from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.report.item_file import ItemFile, item_from_json
 from cohortsum.study.definition.signing import SignedStudy
@@ -125,12 +126,12 @@ class Desk:
         """Hand a signed decision in."""
         await self._asked(self._stub.Decide(decision_to_wire(decision), timeout=10 * TIMEOUT_S))
 
-    async def _joined(self, call: AsyncIterable[service_pb2.ResultChunk]) -> bytes:
+    async def _joined(self, call: AsyncIterable[service_pb2.ResultChunk | None]) -> bytes:
         """Return a document that comes in pieces, each full but the last: many small ones would cost more than they hold."""
         document, whole = bytearray(), True
         try:
             async for chunk in call:
-                if not whole:
+                if chunk is None or not whole:
                     raise RefusedError("the coordinator sends a document in crumbs; nothing was kept")
                 whole = len(chunk.document) == MAX_CHUNK_BYTES
                 document += chunk.document
@@ -144,9 +145,12 @@ class Desk:
 
     async def _asked(self, call: Awaitable[R]) -> R:
         try:
-            return await call
+            reply = await call
         except grpc.aio.AioRpcError as error:
             raise self._fault(error) from error
+        if reply is None:
+            raise RefusedError("the coordinator's reply is no message of this call; nothing was kept")
+        return reply
 
     def _fault(self, error: grpc.aio.AioRpcError) -> RefusedError | LineError:
         if error.code() in DOWN:
@@ -167,7 +171,9 @@ async def open_desk(target: str, signer: Signer, roster: Roster) -> AsyncGenerat
     )
     options = [("grpc.ssl_target_name_override", hub.id), *caller_options()]
     async with grpc.aio.secure_channel(target, credentials, options=options) as channel:
-        yield Desk(service_pb2_grpc.ConsortiumStub(channel), target)
+        served = service_pb2.DESCRIPTOR.services_by_name["Consortium"]
+        checked = cast("grpc.aio.Channel", CheckedChannel(channel, served))
+        yield Desk(service_pb2_grpc.ConsortiumStub(checked), target)
 
 
 def _moment(text: str) -> datetime | None:

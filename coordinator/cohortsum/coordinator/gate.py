@@ -11,14 +11,16 @@ known here, whatever is registered beside them. Whoever is refused for a limit h
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import grpc
 import structlog
+from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
+from grpc_health.v1 import health_pb2
 
 from cohortsum.coordinator.addresses import Network, is_allowed, metered, peer_address
 from cohortsum.coordinator.buckets import Clock, Meter, Meters
@@ -28,7 +30,9 @@ from cohortsum.coordinator.limits import AS_BUILT, BODY_S, COSTLY_CALLS, HELD, H
 from cohortsum.coordinator.metrics import Tally
 from cohortsum.coordinator.roll import Roll
 from cohortsum.crypto.errors import CohortsumError, LimitError, RemoteProtocolError
-from cohortsum.protocol.limits import SIZES
+from cohortsum.protocol.limits import HEALTH, SERVICE, SIZES
+from cohortsum.protocol.shape import MAX_REQUEST_FIELDS, check_shape
+from cohortsum.wire.v1 import service_pb2
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -57,14 +61,23 @@ class Rule:
     Attributes:
         name: of the call, for logs and metrics.
         request: greatest message, in bytes.
+        kind: its type.
         costly: it may hold a large message or a thread; few at once per identity.
         calls: what it costs, in calls.
     """
 
     name: str
     request: int
+    kind: Descriptor
     costly: bool = False
     calls: int = 1
+
+
+SERVICES: Mapping[str, ServiceDescriptor] = {
+    SERVICE: service_pb2.DESCRIPTOR.services_by_name["Consortium"],
+    HEALTH: cast("ServiceDescriptor", health_pb2.DESCRIPTOR.services_by_name["Health"]),
+}
+"""What is served at all."""
 
 
 def _rules() -> Mapping[str, Rule]:
@@ -82,7 +95,8 @@ def _rules() -> Mapping[str, Rule]:
     for path, sizes in SIZES.items():
         name = path.rpartition("/")[2]
         calls = COSTLY_CALLS if name in (*asks_much, "SubmitStudy", "Decide") else 1
-        rules[path] = Rule(name, sizes.request, name in asks_much or name in hands_in, calls)
+        kind = SERVICES[path.split("/")[1]].methods_by_name[name].input_type
+        rules[path] = Rule(name, sizes.request, kind, name in asks_much or name in hands_in, calls)
     return rules
 
 
@@ -129,7 +143,8 @@ class Gate(grpc.aio.ServerInterceptor):
         async def behind(_requests: object, context: Context) -> None:
             await self._serve(rule, handler, context)
 
-        return grpc.stream_stream_rpc_method_handler(cast("Any", behind), None, handler.response_serializer)
+        stream: Any = grpc.stream_stream_rpc_method_handler
+        return stream(behind, None, handler.response_serializer)
 
     async def _serve(self, rule: Rule, handler: Handler, context: Context) -> None:
         address = peer_address(context.peer())
@@ -198,6 +213,7 @@ class Gate(grpc.aio.ServerInterceptor):
                     f"{rule.name}: a message of {len(raw)} bytes, at most {rule.request} are read",
                     "message_bytes",
                 )
+            check_shape(rule.kind, raw, MAX_REQUEST_FIELDS)
             try:
                 message = parse(raw)
             except DecodeError:
@@ -261,7 +277,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
 
 @asynccontextmanager
-async def _counted(meter: Meter, rule: Rule) -> AsyncIterator[None]:
+async def _counted(meter: Meter, rule: Rule) -> AsyncGenerator[None]:
     """Count a call while it is open."""
     upload = rule.name == "Upload"
     meter.open += 1
@@ -274,7 +290,7 @@ async def _counted(meter: Meter, rule: Rule) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _costly(meter: Meter, rule: Rule) -> AsyncIterator[None]:
+async def _costly(meter: Meter, rule: Rule) -> AsyncGenerator[None]:
     """Wait for a place among the few calls of an identity that may hold much, where this is one."""
     if not rule.costly:
         yield

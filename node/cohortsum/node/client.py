@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import grpc
 import structlog
@@ -27,15 +27,17 @@ from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
+    WIRE_VERSION,
     envelope_to_wire,
     packet_from_wire,
 )
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.limits import RETRY_AFTER, caller_options
+from cohortsum.protocol.limits import MAX_LISTED, RETRY_AFTER, caller_options
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
 WAIT_MS = 20_000
@@ -98,6 +100,12 @@ def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Chann
     )
 
 
+def checked_stub(channel: grpc.aio.Channel) -> "service_pb2_grpc.ConsortiumAsyncStub":
+    """Return what calls go through; a reply that is no message of its call, or has fields without end, comes as None."""
+    served = service_pb2.DESCRIPTOR.services_by_name["Consortium"]
+    return service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", CheckedChannel(channel, served)))
+
+
 class Connection:
     """The channel to the coordinator, made anew before its certificate ends; an async context manager.
 
@@ -127,7 +135,7 @@ class Connection:
             self._channel = secure_channel(self._line, self._signer, self._roster)
             if old is not None:  # calls that are under way may end
                 self._closing = asyncio.create_task(old.close(grace=CALL_TIMEOUT_S))
-        return service_pb2_grpc.ConsortiumStub(self._channel)
+        return checked_stub(self._channel)
 
 
 class Caller:
@@ -174,6 +182,10 @@ class Caller:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
                 self.down_since = None
+                if reply is None:
+                    raise RoundFailedError(
+                        "the coordinator's reply is no message of this call, or has more fields than any may have"
+                    )
                 return reply
 
 
@@ -185,6 +197,18 @@ def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
     if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
         return None
     return int(said[0]) / 1000
+
+
+async def list_studies(caller: Caller, after: int) -> service_pb2.ListStudiesReply:
+    """Return the coordinator's list of studies once it is another than the one with serial ``after``, or the wait ends.
+
+    Raises as `Caller.call`, and RoundFailedError for a list that is longer than any may be.
+    """
+    request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=after, wait_ms=WAIT_MS)
+    reply = await caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
+    if len(reply.studies) > MAX_LISTED:
+        raise RoundFailedError(f"the coordinator lists more than {MAX_LISTED} studies; ask its operator")
+    return reply
 
 
 class NodeClient:

@@ -16,7 +16,7 @@ from cohortsum.crypto.errors import CohortsumError, LineError, RoundFailedError
 from cohortsum.node import inbox
 from cohortsum.node.auto_approval import decide_by_policy
 from cohortsum.node.board import Board, StudyLine
-from cohortsum.node.client import CALL_TIMEOUT_S, WAIT_MS, Caller, NodeClient, in_thread
+from cohortsum.node.client import CALL_TIMEOUT_S, Caller, NodeClient, in_thread, list_studies
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
 from cohortsum.node.notices import Messenger
@@ -25,7 +25,6 @@ from cohortsum.node.recovery import forgotten_contexts, resolve
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import WIRE_VERSION
 from cohortsum.protocol.ledger import Status
-from cohortsum.protocol.limits import MAX_LISTED
 from cohortsum.protocol.messages import Kind
 from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition.signing import SignedStudy
@@ -125,7 +124,7 @@ class Daemon:
         try:
             while True:
                 try:
-                    reply = await self._list(serial)
+                    reply = await list_studies(self._caller, serial)
                 except RoundFailedError as error:
                     if self._once:
                         raise
@@ -135,6 +134,7 @@ class Daemon:
                     continue
                 self.board.refused = ""
                 serial = reply.serial
+                self._forget_unlisted({entry.digest for entry in reply.studies})
                 for entry in reply.studies:
                     await self._hear(entry)
                 self._reconcile()
@@ -143,14 +143,6 @@ class Daemon:
         except CohortsumError as error:  # the line stayed down, or the coordinator refuses a simulated node
             self._fault = error
         self._done.set()
-
-    async def _list(self, serial: int) -> service_pb2.ListStudiesReply:
-        request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=serial, wait_ms=WAIT_MS)
-        reply = await self._caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
-        if len(reply.studies) > MAX_LISTED:
-            raise RoundFailedError(f"the coordinator lists more than {MAX_LISTED} studies; ask its operator")
-        self._forget_unlisted({entry.digest for entry in reply.studies})
-        return reply
 
     def _forget_unlisted(self, listed: Set[bytes]) -> None:
         """Forget what could not be used and is listed no more: a coordinator may invent studies without end."""

@@ -7,8 +7,9 @@ RemoteProtocolError (check ``M2``) and nothing else.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Wire
 
@@ -43,6 +44,7 @@ from cohortsum.protocol.messages import (
     Tombstone,
     WaivedRule,
 )
+from cohortsum.protocol.shape import check_shape
 from cohortsum.wire.v1 import round_pb2 as wire
 
 WIRE_VERSION = 1
@@ -385,6 +387,7 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
 
 
 def _parse(held: Wire, data: bytes) -> None:
+    check_shape(cast("Descriptor", held.DESCRIPTOR), data)
     try:
         held.ParseFromString(data)
         held.DiscardUnknownFields()
