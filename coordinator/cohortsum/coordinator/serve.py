@@ -169,9 +169,11 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
         papers = papers_in(config, folder)
-        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers)
+        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers, config.limits)
         hub = Hub(lambda: book.roll, key, place)
-        server, port = secure_server(ConsortiumService(hub, tally), lambda: book.roll, key, config.listen)
+        server, port = secure_server(
+            ConsortiumService(hub, tally), lambda: book.roll, key, config.listen, config.limits, config.allow
+        )
         await hub.resume()
         await server.start()
         log.info("coordinator.listening", host=config.listen.rpartition(":")[0], port=port)
