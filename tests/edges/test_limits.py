@@ -25,7 +25,7 @@ from cohortsum.coordinator.limits import AS_BUILT, COSTLY_CALLS, Limits
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.service import secure_server
 from cohortsum.coordinator.slots import POLLS, Slots
-from cohortsum.crypto.errors import LimitError
+from cohortsum.crypto.errors import ConfigurationError, LimitError
 from cohortsum.node.client import BROKE_OFF, retry_after_s
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
 from cohortsum.protocol.denylist import Denied, DenyList, nobody_denied
@@ -389,6 +389,37 @@ def test_an_address_has_limits_of_its_own_over_all_identities(tmp_path: Path) ->
                 assert "from this address" in refused.sentence
             assert len(town.read) == 4
             assert town.limited == {("GetStudy", "address_calls"): 2}
+
+    run(play)
+
+
+def test_so_many_connections_may_be_open_and_one_more_is_closed_until_one_ends(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with (
+            Town(tmp_path, limits=Limits(connections=2)) as town,
+            town.hostile() as peer,
+            town.hostile("site1") as other,
+        ):
+            assert (await peer.ask(GET_STUDY, QUESTION)).status is TAKEN
+            assert (await other.ask(GET_STUDY, QUESTION)).status is TAKEN
+            async with town.hostile("site2") as third:
+                assert (await third.ask(GET_STUDY, QUESTION)).status is grpc.StatusCode.UNAVAILABLE
+            assert (await other.ask(GET_STUDY, QUESTION)).status is TAKEN
+            await peer.channel.close()
+            async with town.hostile("site2") as third:
+                while (await third.ask(GET_STUDY, QUESTION)).status is grpc.StatusCode.UNAVAILABLE:
+                    await asyncio.sleep(0.05)
+
+    run(play)
+
+
+def test_two_coordinators_do_not_share_a_port(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with Town(tmp_path) as town:
+            with pytest.raises(
+                ConfigurationError, match=r"coordinator\.yaml: listen: 127\.0\.0\.1:[0-9]+ cannot"
+            ):
+                secure_server(town.service, town.roll, identity_key(HUB), f"127.0.0.1:{town.port}")
 
     run(play)
 
