@@ -1,5 +1,6 @@
 """The parts of the limits one by one: buckets on a clock that the test moves, addresses, places at the edge, the keys of the file."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from cohortsum.coordinator.addresses import is_allowed, metered, parse_network, peer_address
 from cohortsum.coordinator.buckets import Bucket, Meters
 from cohortsum.coordinator.config import load_coordinator_config
-from cohortsum.coordinator.limits import ADDRESSES, AS_BUILT, HELD, Limits, server_options
+from cohortsum.coordinator.limits import ADDRESSES, AS_BUILT, HELD, WINDOW_BYTES, Limits, server_options
 from cohortsum.coordinator.mailbox import MOST, Mailbox
 from cohortsum.coordinator.metrics import Tally
 from cohortsum.coordinator.slots import POLLS, Slots
@@ -271,3 +272,40 @@ def test_the_server_is_told_every_limit_that_grpc_has() -> None:
     assert options["grpc.enable_channelz"] == 0
     assert options["grpc.compression_enabled_algorithms_bitset"] == 1
     assert options["grpc.http2.bdp_probe"] == 0
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_pages_have_every_key_with_its_default_and_every_limit_of_the_metric() -> None:
+    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    files = (ROOT / "docs" / "site-files.md").read_text(encoding="utf-8")
+    for key in Limits.model_fields:
+        assert f"`{key}`" in operations, key
+        assert f"`{key}`" in files, key
+    section = operations.partition("## Limits")[2].partition("## Monitoring")[0]
+    gib, mib = 2**30, 2**20
+    limits = AS_BUILT
+    for said in (
+        f"| {limits.calls_at_once}, which is 2 * (1 + `studies`) + 2 |",
+        f"| {limits.uploads_at_once}, which is `studies` + 1 |",
+        f"| {limits.calls_per_s:.0f} a second, {limits.calls_burst} at once;",
+        f"| {limits.bytes_per_s / mib:.0f} MiB a second, {limits.bytes_burst // gib} GiB at once |",
+        f"| {limits.address_calls_per_s:.0f} a second, {limits.address_calls_burst // 1000} 000 at once |",
+        f"| {limits.address_bytes_per_s / mib:.0f} MiB a second, {limits.address_bytes_burst // gib} GiB at once |",
+        f"| {limits.spool_bytes // gib} GiB | `spool_bytes` |",
+        f"| {limits.studies} | `studies` |",
+        f"| {limits.connections} | `connections` |",
+        f"newest {MOST} packets",
+        f"last {ADDRESSES} addresses",
+        f"{limits.calls_at_once + HELD} windows of {WINDOW_BYTES // 1024} KiB",
+    ):
+        assert said in section, said
+    row = next(line for line in operations.splitlines() if line.startswith("| `limited_calls_total`"))
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "coordinator").rglob("*.py"))
+    named = set(re.findall(r"`(\w+)`", row.partition("(#limits)")[2]))
+    of_gate = set(re.findall(r'f"\{prefix\}(\w+)"', code))
+    assert of_gate == {"calls", "bytes"}
+    others = set(re.findall(r'LimitError\(.*?"(\w+)"(?:,\s*[\w.* ]+)?,?\s*\)', code, re.S))
+    assert others >= {"address", "idle", "polls", "studies", "spool_bytes", "one_upload_per_round"}
+    assert named == others | of_gate | {f"address_{name}" for name in of_gate}

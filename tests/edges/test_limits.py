@@ -25,13 +25,18 @@ from cohortsum.coordinator.limits import AS_BUILT, COSTLY_CALLS, Limits
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.service import secure_server
 from cohortsum.coordinator.slots import POLLS, Slots
-from cohortsum.crypto.errors import LimitError
+from cohortsum.crypto.encoding import number
+from cohortsum.crypto.errors import ConfigurationError, LimitError
 from cohortsum.node.client import BROKE_OFF, retry_after_s
-from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
+from cohortsum.protocol.approvals import approval_context
+from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_PAYLOAD_BYTES, WIRE_VERSION, envelope_to_wire
 from cohortsum.protocol.denylist import Denied, DenyList, nobody_denied
+from cohortsum.protocol.envelope import MESSAGE
 from cohortsum.protocol.limits import MAX_REQUEST_BYTES, MIB, SERVICE, SIZES
 from cohortsum.protocol.masking import words_hasher
-from cohortsum.wire.v1 import service_pb2, service_pb2_grpc
+from cohortsum.protocol.messages import Envelope, Kind
+from cohortsum.study.planning import plan_study
+from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 from tests.edges.harness import HUB, LIMIT_S, STATISTICIAN, Loopback, Wire, signed_study, study_with
 from tests.edges.oracle import check_pooled
 from tests.edges.test_fits import FIT
@@ -393,6 +398,37 @@ def test_an_address_has_limits_of_its_own_over_all_identities(tmp_path: Path) ->
     run(play)
 
 
+def test_so_many_connections_may_be_open_and_one_more_is_closed_until_one_ends(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with (
+            Town(tmp_path, limits=Limits(connections=2)) as town,
+            town.hostile() as peer,
+            town.hostile("site1") as other,
+        ):
+            assert (await peer.ask(GET_STUDY, QUESTION)).status is TAKEN
+            assert (await other.ask(GET_STUDY, QUESTION)).status is TAKEN
+            async with town.hostile("site2") as third:
+                assert (await third.ask(GET_STUDY, QUESTION)).status is grpc.StatusCode.UNAVAILABLE
+            assert (await other.ask(GET_STUDY, QUESTION)).status is TAKEN
+            await peer.channel.close()
+            async with town.hostile("site2") as third:
+                while (await third.ask(GET_STUDY, QUESTION)).status is grpc.StatusCode.UNAVAILABLE:
+                    await asyncio.sleep(0.05)
+
+    run(play)
+
+
+def test_two_coordinators_do_not_share_a_port(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with Town(tmp_path) as town:
+            with pytest.raises(
+                ConfigurationError, match=r"coordinator\.yaml: listen: 127\.0\.0\.1:[0-9]+ cannot"
+            ):
+                secure_server(town.service, town.roll, identity_key(HUB), f"127.0.0.1:{town.port}")
+
+    run(play)
+
+
 def test_the_body_of_a_refused_call_stays_at_its_sender(tmp_path: Path) -> None:
     """Of an upload of 64 MiB gRPC takes a window and no more, and nothing reaches a deserializer."""
     limits = Limits(calls_per_s=SLOW, calls_burst=1)
@@ -610,6 +646,29 @@ async def until(ready: Callable[[], bool]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not ready():
             await asyncio.sleep(0.01)
+
+
+def test_an_answer_that_would_crowd_out_the_others_in_an_opening_is_refused(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with Town(tmp_path, 3) as town, town.hostile() as peer:
+            plan, signer = plan_study(town.study, town.roster).round, town.sites[0].signer
+            context = approval_context(plan.study_digest, plan.roster_digest)
+            most = MAX_PAYLOAD_BYTES // 6
+
+            def answer(payload: bytes) -> round_pb2.Packet:
+                signed = (context, number(Kind.APPROVAL), b"site0", payload)
+                envelope = Envelope(
+                    context, Kind.APPROVAL, "site0", payload, signer.key.sign(MESSAGE, *signed)
+                )
+                return round_pb2.Packet(envelope=envelope_to_wire(envelope))
+
+            refused = await heard(peer.stub.Submit(answer(bytes(most + 1))))
+            assert (refused.status, refused.later_s) == (EXHAUSTED, None)
+            assert f"more than {most} bytes" in refused.sentence
+            assert town.limited == {("Submit", "answer_bytes"): 1}
+            assert (await heard(peer.stub.Submit(answer(bytes(most))))).sentence == "refused (M2)"
+
+    run(play)
 
 
 def test_an_honest_consortium_meets_no_limit(tmp_path: Path) -> None:

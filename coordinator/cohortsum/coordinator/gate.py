@@ -144,7 +144,7 @@ class Gate(grpc.aio.ServerInterceptor):
             await self._serve(rule, handler, context)
 
         stream: Any = grpc.stream_stream_rpc_method_handler
-        return stream(behind, None, handler.response_serializer)
+        return stream(behind, None, None)
 
     async def _serve(self, rule: Rule, handler: Handler, context: Context) -> None:
         address = peer_address(context.peer())
@@ -186,10 +186,10 @@ class Gate(grpc.aio.ServerInterceptor):
             if given is None:
                 raise RemoteProtocolError("M2", WITHOUT)
         if not handler.response_streaming:
-            await _reply(context, await work(given, context), meters)
+            await _reply(context, handler.response_serializer(await work(given, context)), meters)
             return
         async for piece in work(given, context):
-            await _reply(context, piece, meters)
+            await _reply(context, handler.response_serializer(piece), meters)
 
     async def _messages(
         self, rule: Rule, parse: Callable[[bytes], Message], context: Context, meters: Sequence[Meter]
@@ -299,9 +299,9 @@ async def _costly(meter: Meter, rule: Rule) -> AsyncGenerator[None]:
         yield
 
 
-async def _reply(context: Context, message: Message, meters: Sequence[Meter]) -> None:
+async def _reply(context: Context, message: bytes, meters: Sequence[Meter]) -> None:
     for meter in meters:
-        meter.size.take(message.ByteSize())
+        meter.size.take(len(message))
     await context.write(message)
 
 

@@ -23,7 +23,13 @@ from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.status import StudyStatus
 from cohortsum.crypto.certificates import certify, trust_anchor
-from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import (
+    AuthenticationError,
+    CohortsumError,
+    ConfigurationError,
+    RemoteProtocolError,
+    StoreError,
+)
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
@@ -298,6 +304,8 @@ def secure_server(
         listen: host and port; port 0 picks a free one.
         limits: what callers may ask for.
         allow: networks from which one may call; empty for all.
+
+    Raises ConfigurationError where the address cannot be listened on.
     """
     gate = Gate(roll, limits, allow, service.tally)
     server = grpc.aio.server(interceptors=(gate,), options=server_options(limits))
@@ -311,7 +319,14 @@ def secure_server(
         "Callable[[], grpc.ServerCertificateConfiguration]", desk.renewed
     )  # None: no change, says gRPC
     credentials = grpc.dynamic_ssl_server_credentials(first, due, require_client_authentication=True)
-    return server, server.add_secure_port(listen, credentials)
+    try:
+        return server, server.add_secure_port(listen, credentials)
+    except (
+        RuntimeError
+    ):  # gRPC's own word for it; ports are not shared, or half the calls would reach another coordinator
+        raise ConfigurationError(
+            f"coordinator.yaml: listen: {listen} cannot be listened on; end what listens there, or name another address"
+        ) from None
 
 
 class CertificateDesk:
