@@ -354,7 +354,7 @@ class Loopback:
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
         )
         self.hub.adopt(self.runner)
-        self.service = WatchedService(self.hub, self.wire)
+        self.service = self.make_service()
         self.service.before, self.service.after = self._before, self._after
         await self.start_server()
         return self
@@ -370,6 +370,10 @@ class Loopback:
         for site in self.sites:
             site.ledger.close()
         self.pool.shutdown()
+
+    def make_service(self) -> WatchedService:
+        """Return what is served: the product's service, unless a subclass says otherwise."""
+        return WatchedService(self.hub, self.wire)
 
     def roll(self) -> Roll:
         """Who counts at the coordinator."""

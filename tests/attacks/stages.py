@@ -1,0 +1,27 @@
+"""One script, three stages: bare state machines, whole sessions of nodes, and nodes over gRPC with mutual TLS."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.attacks.served import serve
+from tests.attacks.sessions import Homes, Sessions
+from tests.attacks.sites import Machines, Sites
+from tests.edges.harness import study_with
+from tests.protocol.consortium import Consortium, protection
+
+Script = Callable[[Sites], None]
+WHERE = ("machines", "sessions", "gRPC")
+
+
+def play(where: str, folder: Path, script: Script, sites: int = 5, min_participants: int = 3) -> None:
+    """Let a hostile coordinator play a script against honest sites that approved a study without colluders."""
+    if where == "machines":
+        people = {"people": lambda index: 4 << index % 8}
+        script(Machines(Consortium(sites, protection(min_participants=min_participants), **people)))
+        return
+    study = study_with(min_participants=str(min_participants))
+    if where == "sessions":
+        with Homes(folder, sites) as homes, Sessions(homes, study) as sessions:
+            script(sessions)
+        return
+    serve(folder, script, sites, study)
