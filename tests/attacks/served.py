@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from structlog.testing import capture_logs
 
+from cohortsum.coordinator.hub import Hub
 from cohortsum.crypto.masks import Vector
 from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
 from cohortsum.protocol.effects import Send
@@ -29,7 +30,6 @@ from tests.edges.harness import (
     LIMIT_S,
     STUDY,
     Context,
-    Hub,
     Loopback,
     WatchedService,
     Wire,

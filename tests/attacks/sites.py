@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.masks import Vector
 from cohortsum.protocol import codec
 from cohortsum.protocol.effects import Contribute, Send, SiteEffect, SumSeen
 from cohortsum.protocol.envelope import Signer

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.attacks.served import serve
 from tests.attacks.sessions import Homes, Sessions
 from tests.attacks.sites import Machines, Sites
-from tests.edges.harness import study_with
+from tests.edges.harness import people_at, study_with
 from tests.protocol.consortium import Consortium, protection
 
 Script = Callable[[Sites], None]
@@ -16,8 +16,8 @@ WHERE = ("machines", "sessions", "gRPC")
 def play(where: str, folder: Path, script: Script, sites: int = 5, min_participants: int = 3) -> None:
     """Let a hostile coordinator play a script against honest sites that approved a study without colluders."""
     if where == "machines":
-        people = {"people": lambda index: 4 << index % 8}
-        script(Machines(Consortium(sites, protection(min_participants=min_participants), **people)))
+        consortium = Consortium(sites, protection(min_participants=min_participants), people=people_at)
+        script(Machines(consortium))
         return
     study = study_with(min_participants=str(min_participants))
     if where == "sessions":
