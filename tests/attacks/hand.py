@@ -6,13 +6,12 @@ replayed, doubled or reordered but by the script, which has all of it. At any ti
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cohortsum.crypto.masks import Vector
-from cohortsum.crypto.shamir import combine
 from cohortsum.protocol import codec
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
@@ -63,6 +62,7 @@ class Hand:
         name: of the attempt; its round id follows from it.
         survivors: that the opening names.
         iteration: and attempt, as the opening says them.
+        least: how many shares open a seed, by the number of sites.
     """
 
     sites: Sites
@@ -70,6 +70,7 @@ class Hand:
     survivors: tuple[int, ...] = ()
     iteration: int = 1
     attempt: int = 1
+    least: Callable[[int], int] = threshold
     replies: dict[int, list[Reply]] = field(default_factory=dict[int, list[Reply]])
     told: dict[int, list[Packet]] = field(default_factory=dict[int, list[Packet]])
     sent: dict[Kind, dict[int, Packet]] = field(default_factory=dict[Kind, dict[int, Packet]])
@@ -181,8 +182,9 @@ class Hand:
         """Return the opened gate as it follows from the answers, for one site's U3; None where they do not suffice."""
         survivors = self._indices(self.shown[index].masked)
         dropped = sorted(set(self._indices(self.shown[index].shares)) - set(survivors))
-        seeds = {owner: self.combined("gate", owner) for owner in survivors}
-        mask = {owner: self.combined("mask", owner) for owner in dropped}
+        loot = self.loot()
+        seeds = {owner: loot.seed("gate", owner) for owner in survivors}
+        mask = {owner: loot.seed("mask", owner) for owner in dropped}
         if None in (*seeds.values(), *mask.values()):
             return None
         return GateOpening(
@@ -208,7 +210,8 @@ class Hand:
             return closing, ()
         opened = self.gate_opening(index)
         assert opened is not None
-        data = {owner: seed for owner in survivors if (seed := self.combined("data", owner)) is not None}
+        loot = self.loot()
+        data = {owner: seed for owner in survivors if (seed := loot.seed("data", owner)) is not None}
         return (
             Closing(statement, closing.result_digest, data, opened.dropped),
             tuple(words_to_bytes(self.words[owner]) for owner in survivors),
@@ -227,12 +230,6 @@ class Hand:
             step()
 
     # ------------------------------------------------------------------ what it knows
-    def combined(self, kind: str, owner: int) -> int | None:
-        """Return what t answers say a seed is, unchecked; None where there are fewer."""
-        held = self._shares(kind, owner)
-        t = threshold(len(self.shown[owner].adverts))
-        return None if len(held) < t else combine({holder + 1: share for holder, share in held.items()}, t)
-
     def loot(self) -> Loot:
         """Return everything from which the coordinator can compute in this context."""
         adverts: dict[int, Mapping[int, Advert]] = {}
@@ -242,7 +239,7 @@ class Hand:
         betrayed = {
             index: held for (context, index), held in self.sites.betrayed.items() if context == self.context
         }
-        least = min((threshold(len(view)) for view in adverts.values()), default=1)
+        least = min((self.least(len(view)) for view in adverts.values()), default=1)
         loot = Loot(self.context, least, betrayed, adverts)
         for index, packet in self.sent.get(Kind.MASKED, {}).items():
             masked = codec.decode(Kind.MASKED, packet.envelope.payload)

@@ -1,16 +1,15 @@
-"""One script, three stages: bare state machines, whole sessions of nodes, and nodes over gRPC with mutual TLS."""
+"""One script, two stages: bare state machines, and nodes with sessions, ledgers and tables over gRPC with mutual TLS."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.attacks.served import serve
-from tests.attacks.sessions import Homes, Sessions
 from tests.attacks.sites import Machines, Sites
 from tests.edges.harness import people_at, study_with
 from tests.protocol.consortium import Consortium, protection
 
 Script = Callable[[Sites], None]
-WHERE = ("machines", "sessions", "gRPC")
+WHERE = ("machines", "gRPC")
 
 
 def play(where: str, folder: Path, script: Script, sites: int = 5, min_participants: int = 3) -> None:
@@ -19,9 +18,4 @@ def play(where: str, folder: Path, script: Script, sites: int = 5, min_participa
         consortium = Consortium(sites, protection(min_participants=min_participants), people=people_at)
         script(Machines(consortium))
         return
-    study = study_with(min_participants=str(min_participants))
-    if where == "sessions":
-        with Homes(folder, sites) as homes, Sessions(homes, study) as sessions:
-            script(sessions)
-        return
-    serve(folder, script, sites, study)
+    serve(folder, script, sites, study_with(min_participants=str(min_participants)))
