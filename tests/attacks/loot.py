@@ -36,7 +36,8 @@ class Seen:
 class Loot:
     """Everything of one context.
 
-    ``adverts`` are those that every site was shown, by site and peer; ``shares`` what came in answers, by kind, owner and holder.
+    ``adverts`` are those that every site was shown, by site and peer; ``shares`` what came in answers, by kind, owner and holder;
+    ``guessed`` seeds of honest sites that the coordinator has in another way, by kind and owner.
     """
 
     context: bytes
@@ -48,6 +49,8 @@ class Loot:
         default_factory=dict[tuple[str, int], dict[int, int]]
     )
 
+    guessed: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+
     def add_share(self, kind: str, owner: int, holder: int, share: int) -> None:
         self.shares.setdefault((kind, owner), {})[holder] = share
 
@@ -55,6 +58,8 @@ class Loot:
         """Return a site's seed if the coordinator knows it."""
         if owner in self.betrayed:
             return self.betrayed[owner].seeds[kind]
+        if (kind, owner) in self.guessed:
+            return self.guessed[kind, owner]
         held = dict(self.shares.get((kind, owner), {}))
         for holder, traitor in self.betrayed.items():
             if owner in traitor.held:

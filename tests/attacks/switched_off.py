@@ -80,3 +80,23 @@ def thresholds(patch: pytest.MonkeyPatch) -> None:
 def commitments_to_shares(patch: pytest.MonkeyPatch) -> None:
     """R4.13."""
     patch.setattr(coordinator_checks, "_share", nothing)
+
+
+class Plenty:
+    """Finds two hundred suppliers of everything."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def least(self, *_: object) -> int:
+        return 200
+
+
+def bounds(patch: pytest.MonkeyPatch) -> None:
+    """B1 to B3 at sites (R1.7)."""
+    patch.setattr(site_checks, "check_bounds", nothing)
+
+
+def suppliers(patch: pytest.MonkeyPatch) -> None:
+    """R3.6."""
+    patch.setattr(site_checks, "Suppliers", Plenty)

@@ -375,6 +375,10 @@ class Loopback:
         """Return what is served: the product's service, unless a subclass says otherwise."""
         return WatchedService(self.hub, self.wire)
 
+    def make_session(self, site: Site) -> StudySession:
+        """Return what answers for a site: the product's session, unless a subclass says otherwise."""
+        return StudySession(site)
+
     def roll(self) -> Roll:
         """Who counts at the coordinator."""
         return self._roll
@@ -450,7 +454,7 @@ class Loopback:
             yield held
 
     async def _node(self, site: Site) -> None:
-        session, name = StudySession(site), site.signer.identity.id
+        session, name = self.make_session(site), site.signer.identity.id
         try:
             async with Connection(self.line, site.signer, self.roster) as connection:
                 caller = Caller(connection, self.line, name)
