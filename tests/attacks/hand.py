@@ -35,6 +35,7 @@ from cohortsum.protocol.messages import (
     Survivors,
 )
 from cohortsum.protocol.opening import result_digest
+from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.roster import SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest
 from cohortsum.study.sums import Integers
@@ -63,6 +64,7 @@ class Hand:
         survivors: that the opening names.
         iteration: and attempt, as the opening says them.
         least: how many shares open a seed, by the number of sites.
+        plan: of an iteration; None takes that of the first.
     """
 
     sites: Sites
@@ -71,6 +73,7 @@ class Hand:
     iteration: int = 1
     attempt: int = 1
     least: Callable[[int], int] = threshold
+    plan: RoundPlan | None = None
     replies: dict[int, list[Reply]] = field(default_factory=dict[int, list[Reply]])
     told: dict[int, list[Packet]] = field(default_factory=dict[int, list[Packet]])
     sent: dict[Kind, dict[int, Packet]] = field(default_factory=dict[Kind, dict[int, Packet]])
@@ -78,7 +81,7 @@ class Hand:
     shown: dict[int, Shown] = field(default_factory=dict[int, Shown])
 
     def __post_init__(self) -> None:
-        plan = self.sites.plan
+        plan = self.sites.plan if self.plan is None else self.plan
         self.key = RoundKey(hashlib.sha256(self.name.encode()).digest()[:16], self.iteration, self.attempt)
         self.everybody = tuple(sorted(self.sites.approvals))
         approvals = tuple(self.sites.approvals[index] for index in self.everybody)

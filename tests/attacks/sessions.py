@@ -1,7 +1,10 @@
 """Whole sessions of nodes, with ledger, tables and policy, without a socket: what a hostile coordinator meets at a site."""
 
+import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +15,7 @@ from structlog.testing import capture_logs
 
 from cohortsum.node.decisions import Decision
 from cohortsum.node.joining import Site
+from cohortsum.node.ledger import Ledger
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Kind, Packet
@@ -40,6 +44,7 @@ class Homes:
     """
 
     def __init__(self, folder: Path, count: int, change: Mapping[int, Change] | None = None) -> None:
+        self.folder = folder
         self.roster, self.pool = pinned_roster(count), ThreadPoolExecutor(2)
         study, _ = signed_study()
         self.sites: dict[int, Site] = {}
@@ -57,6 +62,25 @@ class Homes:
         for site in self.sites.values():
             site.ledger.close()
         self.pool.shutdown()
+
+    def keep_ledger(self, index: int) -> Path:
+        """Return a copy of a site's ledger as it is now, as a backup of its machine holds it."""
+        kept = self.folder / f"ledger{index}.kept"
+        with (
+            closing(sqlite3.connect(self.folder / f"site{index}" / "ledger.db")) as now,
+            closing(sqlite3.connect(kept)) as copy,
+        ):
+            now.backup(copy)
+        return kept
+
+    def set_back(self, index: int, kept: Path) -> None:
+        """Put an earlier copy in the place of a site's ledger."""
+        site, path = self.sites[index], self.folder / f"site{index}" / "ledger.db"
+        site.ledger.close()
+        for left in path.parent.glob("ledger.db*"):
+            left.unlink()
+        shutil.copy(kept, path)
+        self.sites[index] = replace(site, ledger=Ledger(path))
 
 
 class Sessions:
@@ -82,8 +106,9 @@ class Sessions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for session in self.sessions.values():
-            session.close()
+        with capture_logs():
+            for session in self.sessions.values():
+                session.close()
 
     @property
     def roster(self) -> Roster:
@@ -99,10 +124,10 @@ class Sessions:
 
     def start(self, index: int) -> None:
         """Start a node, or start it again: what it had in memory is gone."""
-        if index in self.sessions:
-            self.sessions[index].close()
-        self.sessions[index] = StudySession(self.homes.sites[index])
         with capture_logs():
+            if index in self.sessions:
+                self.sessions[index].close()
+            self.sessions[index] = StudySession(self.homes.sites[index])
             answer = self.sessions[index].consider(self.signed).envelope
         if answer.kind is Kind.APPROVAL:
             self.approvals[index] = answer
@@ -115,7 +140,9 @@ class Sessions:
     def tell(self, index: int, packet: Packet) -> Reply:
         with capture_logs() as logs:
             sends = self.sessions[index].handle(packet)
-        return Reply(sends, refusal([dict(line) for line in logs], f"site{index}"))
+        said = [dict(line) for line in logs]
+        stopped = next((str(line["reason"]) for line in said if line["event"] == "round.over"), "")
+        return Reply(sends, refusal(said, f"site{index}"), stopped=stopped)
 
 
 def refusal(logs: list[dict[str, object]], site: str) -> str:

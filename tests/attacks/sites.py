@@ -31,12 +31,14 @@ from tests.protocol.consortium import Consortium
 class Reply:
     """What one site made of one packet.
 
-    ``refused`` is the check that failed, empty if none did; ``accused`` whom the site blames for it.
+    ``refused`` is the check that failed, empty if none did; ``accused`` whom the site blames for it; ``stopped`` why a node left the
+    attempt, as only its own log has it.
     """
 
     sends: tuple[Send, ...] = ()
     refused: str = ""
     accused: str = ""
+    stopped: str = ""
 
     def of(self, kind: Kind) -> Send | None:
         """Return what it sent of one kind."""

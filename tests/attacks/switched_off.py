@@ -9,6 +9,7 @@ from cohortsum.protocol import coordinator_checks, site, site_checks
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.effects import SiteEffect
 from cohortsum.protocol.messages import DataShares, GateShares
+from cohortsum.protocol.seeds import SharedSeeds
 from cohortsum.protocol.site import SiteRound
 from cohortsum.protocol.site_states import Agreed
 
@@ -100,3 +101,15 @@ def bounds(patch: pytest.MonkeyPatch) -> None:
 def suppliers(patch: pytest.MonkeyPatch) -> None:
     """R3.6."""
     patch.setattr(site_checks, "Suppliers", Plenty)
+
+
+def parts(patch: pytest.MonkeyPatch) -> None:
+    """Labels and self seeds of their own for gate and data."""
+    honest = SharedSeeds.element
+
+    def element(self: SharedSeeds, kind: str) -> int:
+        return honest(self, "gate" if kind == "data" else kind)
+
+    patch.setattr(SharedSeeds, "element", element)
+    for labels in ("SELF_MASK", "PAIR_MASK"):
+        patch.setattr(f"cohortsum.protocol.seeds.{labels}", dict.fromkeys(("gate", "data"), "one for both"))
