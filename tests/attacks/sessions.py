@@ -41,9 +41,12 @@ class Homes:
         folder: of these sites alone.
         count: how many.
         change: what to change about single sites, by index.
+        on_disk: whether ledgers are files, so that they can be set back; otherwise they live in memory.
     """
 
-    def __init__(self, folder: Path, count: int, change: Mapping[int, Change] | None = None) -> None:
+    def __init__(
+        self, folder: Path, count: int, change: Mapping[int, Change] | None = None, on_disk: bool = False
+    ) -> None:
         self.folder = folder
         self.roster, self.pool = pinned_roster(count), ThreadPoolExecutor(2)
         study, _ = signed_study()
@@ -51,6 +54,9 @@ class Homes:
         for index in range(count):
             site = make_site(folder / f"site{index}", index, self.roster, study, self.pool)
             site = replace(site, decision=yes)
+            if not on_disk:
+                site.ledger.close()
+                site = replace(site, ledger=Ledger(None))
             self.sites[index] = site if change is None or index not in change else change[index](site)
 
     def __enter__(self) -> Self:

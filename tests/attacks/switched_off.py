@@ -1,5 +1,6 @@
 """Defences taken away from the product, one by one: with each of them gone an attack must succeed, or its test shows nothing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,10 +9,10 @@ import pytest
 from cohortsum.protocol import coordinator_checks, site, site_checks
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.effects import SiteEffect
-from cohortsum.protocol.messages import DataShares, GateShares
+from cohortsum.protocol.messages import DataShares, GateShares, MaskedInput, Survivors
 from cohortsum.protocol.seeds import SharedSeeds
 from cohortsum.protocol.site import SiteRound
-from cohortsum.protocol.site_states import Agreed
+from cohortsum.protocol.site_states import Agreed, Masked, SiteSetup
 
 
 def nothing(*_: object) -> None:
@@ -113,3 +114,25 @@ def parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharedSeeds, "element", element)
     for labels in ("SELF_MASK", "PAIR_MASK"):
         patch.setattr(f"cohortsum.protocol.seeds.{labels}", dict.fromkeys(("gate", "data"), "one for both"))
+
+
+def protected(patch: pytest.MonkeyPatch) -> None:
+    """R3.8, both halves: which protected sites stand together, and that an attempt which they name was seen here."""
+    patch.setattr(site_checks, "protected_rule", nothing)
+    honest = site_checks.survivors
+
+    def survivors(setup: SiteSetup, state: Masked, message: Survivors) -> Mapping[int, MaskedInput]:
+        claimed = {advert.used for advert in state.roll.adverts.values()}
+        everybody = tuple(
+            index
+            for index in sorted(state.roll.adverts)
+            if f"site{index}" in {one.sender for one in message.masked}
+        )
+        return honest(replace(setup, named=dict.fromkeys(claimed, everybody)), state, message)
+
+    patch.setattr(site_checks, "survivors", survivors)
+
+
+def no_peers(_ledger: object) -> dict[int, int]:
+    """Remember nothing of other sites."""
+    return {}
