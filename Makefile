@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Two workers share tests of pure computing one by one, and by files those that keep to ports and folders of their own. Everything
 # else runs alone: whole consortia of processes, and stories in which sites vanish at moments that a busy machine would shift.
 PURE := audit crypto ledger noise protocol rank_search report study truths
-APART := admin cli coordinator edges node
+APART := admin attacks cli coordinator edges node
 
 .PHONY: demo test check mypy pyright wheel format search bench truths bundle clean
 

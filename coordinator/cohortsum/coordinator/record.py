@@ -300,7 +300,8 @@ class StudyRecord:
             )
             if session.scalar(held) == envelope.digest.hex():
                 return
-            if envelope.kind in REPLAYED:
+            is_open = session.get_one(RoundRow, envelope.context.hex()).state == "open"
+            if envelope.kind in REPLAYED and is_open:  # a late one is for the transcript alone
                 add_event(session, envelope.context, Event.of(packet))
             session.add(
                 MessageRow(

@@ -373,8 +373,8 @@ class StudySession:
         proven = machine.prove(packet, joined.pinned)
         for evidence in proven:
             self._keep(joined, evidence)
-        if not proven and error.check in REFUSED_ONLY:
-            return ()
+        if not proven and (error.check in REFUSED_ONLY or packet.envelope.context != self._context):
+            return ()  # a refused opening of another attempt, a replayed one say, leaves the open one alone
         sends = self._carry_out(machine.complain(error))
         self._stop(error.message)
         return sends
