@@ -62,6 +62,8 @@ MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
 MAX_AHEAD = 64
 """Secrets that one attempt may deal for later iterations."""
+MAX_COUNTER = 2**32
+"""Masked inputs that a site may say it has made: what a ledger counts, with room for one more in 64 bits."""
 MAX_WAIVERS = 200
 """Of one site."""
 
@@ -285,6 +287,8 @@ def _advert(held: wire.Advert) -> Advert:
     slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
     for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
+    if held.counter > MAX_COUNTER:
+        raise _malformed(f"counter is above {MAX_COUNTER}")
     return Advert(
         held.channel_key,
         held.mask_key,
