@@ -6,11 +6,11 @@ Paths are relative to the file. Unknown keys are refused.
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.definition.tree import read_yaml
 
 SQLITE = "sqlite:///"
 
@@ -66,10 +66,8 @@ def read_file(path: Path) -> bytes:
 def load_coordinator_config(path: Path) -> CoordinatorConfig:
     """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
     try:
-        held = yaml.safe_load(read_file(path).decode())
+        held, _ = read_yaml(read_file(path), path.name)
         config = CoordinatorConfig.model_validate(held, context={"folder": path.parent})
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
     except ValidationError as error:
         faults = (
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)

@@ -23,6 +23,7 @@ from pydantic import (
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
 from cohortsum.node.table_config import LocalPath, Model, Name, TableConfig
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.definition.tree import compose
 from cohortsum.study.disclosure.waiving import check_waivers
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -306,7 +307,7 @@ def read_yaml(path: Path) -> tuple[object, dict[Place, int]]:
     Raises ConfigurationError for a file that cannot be read, broken YAML, repeated keys, tags and aliases.
     """
     try:
-        root = yaml.compose(path.read_text("utf-8-sig"), Loader=yaml.BaseLoader)
+        root = compose(path.read_text("utf-8-sig"), yaml.BaseLoader)
     except OSError as error:
         raise ConfigurationError(cannot_be_read(path.name, error)) from None
     except UnicodeDecodeError:
