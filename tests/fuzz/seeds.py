@@ -17,6 +17,7 @@ from cohortsum.crypto.certificates import trust_anchor
 from cohortsum.crypto.fingerprint import key_words, phrase
 from cohortsum.protocol.audit import Deed, DeedKind, Head, follow
 from cohortsum.protocol.codec import encode, envelope_to_wire, packet_to_bytes
+from cohortsum.protocol.ledger import History, Step, Write, to_data
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import (
     Abort,
@@ -48,6 +49,7 @@ from cohortsum.study.sums import pack as pack_sums
 from cohortsum.wire.v1 import service_pb2
 from tests.fuzz import texts
 from tests.fuzz.definitions import submitted
+from tests.fuzz.ledgers import CONSORTIUM, PEOPLE
 from tests.fuzz.records import BUNDLE, ITEM_STUDY, members
 from tests.fuzz.target import CORPUS
 from tests.fuzz.wire import SITES, WORDS, certificate
@@ -64,7 +66,7 @@ KEPT = "found-"
 
 def every() -> Seeds:
     """Yield every seed."""
-    for part in (_messages, _calls, _definitions, _records, _logs, _tables, _machines):
+    for part in (_messages, _calls, _definitions, _records, _ledgers, _logs, _tables, _machines):
         yield from part()
     for target in texts.YAML:
         yield from ((target, f"not-{name}", data) for name, data in texts.NOT_YAML.items())
@@ -251,6 +253,45 @@ def _records() -> Seeds:
     board = {"at": "2026-11-30T18:00:00+00:00", "down_since": None, "studies": [line]}
     yield "node-state", "valid", json.dumps(board).encode()
     yield "node-snapshot", "valid", json.dumps({"epoch": "2026-11", "digest": "ab" * 32}).encode()
+
+
+def _ledgers() -> Seeds:
+    digest = CONSORTIUM.plan.study_digest, CONSORTIUM.plan.roster_digest
+    yield "answer", "valid", b"\0" + encode(Approval(*digest, Regimen("dpuk", 10), b"\x07"))[1]
+    yield "answer", "too-many", b"\0" + encode(Approval(*digest, Regimen("dpuk", 10), b"\x0f"))[1]
+    yield "answer", "stays-out", b"\1" + encode(NotTakingPart(*digest))[1]
+    stones = tuple(one.sign(bytes(32), Tombstone()) for one in CONSORTIUM.signers.values())
+    yield "burial", "valid", encode(Burial(stones))[1]
+    yield "burial", "twice", encode(Burial((stones[0], *stones)))[1]
+    name = next(iter(PEOPLE))
+    row = ("[0, 1, 2]", "[0, 1]", json.dumps({"people": name}), "0,1", '{"0": "ab", "1": "cd"}')
+    yield "ledger-row", "valid", "\0".join(row).encode()
+    yield "ledger-row", "deep", b"[" * texts.DEEP
+    yield "ledger-row", "unknown", b'[0]\0[0]\0{"people": "ab"}'
+    yield "ledger-row", "number", b"1\0[0]\0{}"
+    step = Step(bytes(32), 1, 1)
+    write = Write(
+        bytes(32),
+        step,
+        bytes(32),
+        bytes(32),
+        frozenset({0, 1}),
+        frozenset({0}),
+        ((name, PEOPLE[name]),),
+        noised=False,
+    )
+    yield (
+        "ledger-record",
+        "valid",
+        json.dumps(to_data(History(site=1, status=None, writes=(write,)))).encode(),
+    )
+    yield "proxy-answer", "valid", b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n"
+    yield "proxy-answer", "refused", b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+    yield "proxy-answer", "huge-status", b"HTTP/1.1 " + b"2" * 5000 + b"\r\n\r\n"
+    yield "proxy-answer", "no-http", b"220 mail\r\n\r\n"
+    yield "proxy-setting", "valid", b"http://user:pass%20word@proxy.example:3128\n10.0.0.0/8, .example"
+    yield "proxy-setting", "port", b"http://proxy:99999"
+    yield "proxy-setting", "bracket", b"http://[::1"
 
 
 def _logs() -> Seeds:
