@@ -57,7 +57,7 @@ from tests.protocol.consortium import Consortium, identity_key
 from tests.protocol.iterations import Attempted, after, first
 from tests.release.bundles import checked
 from tests.report.example import document, effect_row, regression
-from tests.study.definitions import EXAMPLES, SMALL, frozen
+from tests.study.definitions import SMALL, frozen
 
 Seeds = Iterator[tuple[str, str, bytes]]
 """Target, name of the input, and the input."""
@@ -180,7 +180,6 @@ def _definitions() -> Seeds:
         yield "study-canonical", name, frozen(text).canonical
         yield "study-submitted", name, frozen(text).canonical
         yield "study-signed", name, signed_study_to_json(submitted(frozen(text).canonical))
-    yield "study-yaml", "noised", (EXAMPLES / "asd-noised.yaml").read_bytes()
     yield "roster", "valid", texts.ROSTER.encode()
     yield "deny-list", "valid", write_deny_list(texts.DENY)
     yield "request", "valid", write_request("s0", "site", "Site 0", "test", identity_key("s0"))
