@@ -129,7 +129,7 @@ def _anchor_name(name: str) -> x509.Name:
 def _name_of(certificate: x509.Certificate) -> str:
     try:
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except ValueError as error:  # names are parsed when they are asked for
+    except (TypeError, ValueError) as error:  # names are parsed when they are asked for
         raise AuthenticationError from error
     if len(names) != 1:
         raise AuthenticationError
