@@ -1,7 +1,6 @@
 """Decoders of what people write and sign: studies, rosters, deny-lists, requests, settings, expressions, remedies."""
 
 from dataclasses import replace
-from datetime import UTC
 
 from cohortsum.coordinator.config import load_coordinator_config
 from cohortsum.crypto.fingerprint import parse_words
@@ -86,7 +85,7 @@ def _deny(data: bytes) -> DenyList:
 
 
 def _written_deny(_data: bytes, held: DenyList) -> None:
-    whole = (replace(one, since=one.since.astimezone(UTC).replace(microsecond=0)) for one in held.denied)
+    whole = (replace(one, since=one.since.replace(microsecond=0)) for one in held.denied)
     assert _deny(write_deny_list(held)) == replace(held, denied=tuple(whole))
 
 

@@ -175,11 +175,17 @@ def _decision() -> Decision:
 
 
 def _definitions() -> Seeds:
-    for name, text in (("small", SMALL), ("every-kind", texts.EVERY_KIND)):
+    for name, text in (("small", SMALL), ("every-kind", texts.EVERY_KIND), ("enrols", texts.ENROLS)):
         yield "study-yaml", name, text.encode()
         yield "study-canonical", name, frozen(text).canonical
         yield "study-submitted", name, frozen(text).canonical
         yield "study-signed", name, signed_study_to_json(submitted(frozen(text).canonical))
+    for place, moment in enumerate(texts.ENDS_OF_TIME):
+        written = texts.ENROLS.replace(texts.UNTIL, moment)
+        yield "study-yaml", f"end-of-time-{place}", written.encode()
+        canonical = frozen(texts.ENROLS).canonical.replace(b"2027-01-01T11:00:00Z", moment.encode())
+        yield "study-canonical", f"end-of-time-{place}", canonical
+        yield "study-submitted", f"end-of-time-{place}", canonical
     yield "roster", "valid", texts.ROSTER.encode()
     yield "deny-list", "valid", write_deny_list(texts.DENY)
     yield "request", "valid", write_request("s0", "site", "Site 0", "test", identity_key("s0"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from cohortsum.protocol.denylist import Denied, DenyList
 from cohortsum.study.definition.consortium import format_key
 from tests.protocol.consortium import identity_key
-from tests.study.definitions import small
+from tests.study.definitions import SMALL, small
 
 MOMENT = datetime(2026, 11, 30, tzinfo=UTC)
 DEEP = 5000
@@ -126,3 +126,6 @@ REMEDIES = (
     '{"actions": [{"do": "drop", "probabilities": [-0.0], "terms": ["a:b"]}]}',
     '{"actions": []}',
 )
+UNTIL = "2027-01-01T12:00:00+01:00"
+ENROLS = SMALL.replace("2027-06-30", "9999-12-31") + f"enrol: {{until: {UNTIL}}}\n"
+ENDS_OF_TIME = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z")

@@ -21,6 +21,7 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.report.item_file import ItemFile, item_from_json
+from cohortsum.study.definition.fields import utc
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
 from cohortsum.study.release.decision import Decision
@@ -173,8 +174,8 @@ def _moment(text: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return utc(moment)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise RemoteProtocolError("M2", "a time in the status of a study is none, or has no time zone")
-    return moment
+        pass
+    raise RemoteProtocolError("M2", "a time in the status of a study is none, or has no time zone")

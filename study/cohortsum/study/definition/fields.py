@@ -58,7 +58,9 @@ def _ordered_range(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def utc(moment: datetime.datetime) -> datetime.datetime:
-    """Return the same moment in UTC."""
+    """Return the same moment in UTC; raises ValueError for one so far off that some place on earth has no date for it."""
+    if not 1970 <= moment.year <= 9998:
+        raise ValueError("expected a moment in the years 1970 to 9998")
     return moment.astimezone(datetime.UTC)
 
 
