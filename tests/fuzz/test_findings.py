@@ -26,12 +26,13 @@ from cohortsum.node.tables.bids import Sidecar
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.report.document import from_json
 from cohortsum.report.tables import from_csv
-from cohortsum.study.definition import load_roster, load_study
+from cohortsum.study.definition import load_roster, load_study, parse_canonical
 from cohortsum.study.definition.signing import signed_study_from_json
 from cohortsum.study.sums import unpack
 from cohortsum.wire.v1 import service_pb2
 from tests.fuzz.target import CORPUS
-from tests.fuzz.texts import DEEP, NOT_YAML
+from tests.fuzz.texts import DEEP, ENDS_OF_TIME, ENROLS, NOT_YAML, UNTIL
+from tests.study.definitions import frozen, small
 
 DEEP_JSON = (b"[" * DEEP, b'{"a":' * DEEP)
 OUT_OF_RANGE = ("escape", "huge-directive")
@@ -83,7 +84,22 @@ def test_json_nested_beyond_the_stack_is_refused_everywhere(data: bytes, tmp_pat
         held_snapshot(tmp_path, "2026-11")
 
 
-@pytest.mark.parametrize("moment", ["soon", "2026-11-30", "0000-01-01T00:00+00:00"])
+@pytest.mark.parametrize("moment", ENDS_OF_TIME)
+def test_a_moment_that_has_no_date_somewhere_on_earth_is_a_problem_of_the_study(moment: str) -> None:
+    with pytest.raises(StudyFileError, match=r"enrol\.until: expected a moment in the years 1970 to 9998"):
+        frozen(ENROLS.replace(UNTIL, moment))
+    with pytest.raises(StudyFileError, match=r"enrol\.until: expected a moment"):
+        parse_canonical(frozen(ENROLS).canonical.replace(b"2027-01-01T11:00:00Z", moment.encode()))
+
+
+def test_a_wait_whose_end_has_no_date_is_a_problem_of_the_study() -> None:
+    assert frozen(small() + "deadlines: {gather: 3660d}\n").deadlines_s.gather == 3660 * 86400
+    for wait in ("3661d", "87841h", "999999999d"):
+        with pytest.raises(StudyFileError, match=r"deadlines\.gather: expected a duration of at most 3660d"):
+            frozen(small() + f"deadlines: {{gather: {wait}}}\n")
+
+
+@pytest.mark.parametrize("moment", ["soon", "2026-11-30", "0000-01-01T00:00+00:00", *ENDS_OF_TIME])
 def test_a_status_with_a_time_that_is_none_is_malformed(moment: str) -> None:
     with pytest.raises(RemoteProtocolError, match="M2"):
         status_from_wire(service_pb2.StudyStatus(enrolment_closes=moment))

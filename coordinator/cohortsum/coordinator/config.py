@@ -13,6 +13,8 @@ from cohortsum.report.notices import NoticeSettings
 from cohortsum.study.definition.tree import read_yaml
 
 SQLITE = "sqlite:///"
+LONGEST_S = 1e9
+"""Of a wait: beyond it no date might be left for its end."""
 
 
 class CoordinatorConfig(BaseModel):
@@ -47,10 +49,10 @@ class CoordinatorConfig(BaseModel):
     store: str
     spool: Path
     results: Path
-    enrol_s: Annotated[float, Field(gt=0)] | None = None
-    gather_s: Annotated[float, Field(gt=0)] | None = None
-    step_max_s: Annotated[float, Field(gt=0)] | None = None
-    grace_s: Annotated[float, Field(ge=0)] = 5.0
+    enrol_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    gather_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    step_max_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    grace_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 5.0
     metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
     notices: NoticeSettings | None = None
 
