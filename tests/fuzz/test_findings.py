@@ -4,6 +4,7 @@ The inputs themselves are in the corpus; here stands what a person reads in thei
 """
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from cohortsum.node.tables.sniff import Layout
 from cohortsum.report.document import from_json
 from cohortsum.report.tables import from_csv
 from cohortsum.study.definition import load_roster, load_study, parse_canonical
+from cohortsum.study.definition.freezing import roster_named
+from cohortsum.study.definition.problems import MOST
 from cohortsum.study.definition.signing import signed_study_from_json
 from cohortsum.study.sums import unpack
 from cohortsum.wire.v1 import service_pb2
@@ -132,3 +135,56 @@ def test_a_row_of_the_ledger_in_another_form_is_a_fault_of_the_store(people: str
 def test_a_number_of_thousands_of_digits_is_no_cell() -> None:
     with pytest.raises(ConfigurationError, match="row 1, column n: is not a finite number"):
         from_csv("variable,n,status\nage," + "9" * 5000 + ",ok\n", "ages", "summary")
+
+
+def _of_many(names: int, asked: str) -> bytes:
+    """Return a canonical study of so many variables, asking for as many that may not be there."""
+    tree = json.loads(frozen(small()).canonical)
+    entry = {"out_of_range": "clamp", "range": [0.0, 1.0], "unit": "years"}
+    tree["variables"] = {f"v{place}": entry for place in range(names)}
+    tree["derive"] = {}
+    tree["analyses"]["a"]["variables"] = [f"{asked}{place}" for place in range(names)]
+    return json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_a_study_with_thousands_of_mistakes_lists_a_hundred_and_costs_no_more() -> None:
+    """Each used to be compared with every name: minutes for 150 kB, and before anybody looked at the signature."""
+    with pytest.raises(StudyFileError) as caught:
+        parse_canonical(_of_many(3000, "w"))
+    lines = caught.value.message.splitlines()
+    assert len(lines) == MOST + 1
+    assert lines[0].startswith("canonical study: analyses.a.variables[0]: the study has no variable 'w0'")
+    assert lines[-1] == "canonical study: and perhaps more; correct these first"
+
+
+def test_a_name_with_a_star_is_no_part_of_canonical_bytes() -> None:
+    with pytest.raises(StudyFileError, match="a name with"):
+        parse_canonical(_of_many(3, "v*"))
+    tree = json.loads(_of_many(3, "v"))
+    tree["variables"] = {"v*": {"catalogue": "aseg"}}
+    with pytest.raises(StudyFileError, match="a name with"):
+        parse_canonical(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode())
+
+
+def test_too_many_variables_are_refused_before_anything_is_read_of_them() -> None:
+    with pytest.raises(StudyFileError, match="more than 20000 variables"):
+        parse_canonical(_of_many(20_001, "v"))
+    tree = json.loads(_of_many(3, "v"))
+    tree["derive"] = {f"d{place}": "v0+1" for place in range(20_001)}
+    with pytest.raises(StudyFileError, match="derive: more than 20000 variables"):
+        parse_canonical(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode())
+
+
+def test_a_chain_of_derived_variables_is_read_once_each() -> None:
+    chain = {f"d{place:04}": "v0 + 1" if place == 0 else f"d{place - 1:04} + 1" for place in range(3000)}
+    study = json.loads(_of_many(3, "v"))
+    study["derive"] = chain
+    text = json.dumps(study, sort_keys=True, separators=(",", ":")).encode()
+    assert len(parse_canonical(text).derived) == 3000
+
+
+def test_a_node_reads_no_more_of_a_study_than_its_roster_before_it_knows_whose_it_is() -> None:
+    assert roster_named(_of_many(3, "w")) == 1
+    for other in (b"{}", b"[]", b'{"roster": "1"}', b'{"roster": null}', b"x"):
+        with pytest.raises(StudyFileError, match="canonical study"):
+            roster_named(other)
