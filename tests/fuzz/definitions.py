@@ -5,14 +5,21 @@ from dataclasses import replace
 from cohortsum.coordinator.config import load_coordinator_config
 from cohortsum.crypto.fingerprint import parse_words
 from cohortsum.crypto.keyfile import parse_hex
-from cohortsum.node.config import PolicyConfig, load_node_config, load_policy_config, load_tables_config
+from cohortsum.node.config import (
+    PolicyConfig,
+    load_node_config,
+    load_policy_config,
+    load_tables_config,
+)
 from cohortsum.node.policy import limits_of, regimen_of
 from cohortsum.node.snapshot import with_epoch
 from cohortsum.protocol.denylist import DenyList
 from cohortsum.protocol.roster import Identity, Role, Roster
+from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.definition import FrozenStudy, freeze, load_roster, load_study, parse_canonical
 from cohortsum.study.definition.consortium import ConsortiumFile, load_request, read_section, write_roster
 from cohortsum.study.definition.deny import load_deny_list, write_deny_list
+from cohortsum.study.definition.difference import difference
 from cohortsum.study.definition.expressions import Condition, Expression, render
 from cohortsum.study.definition.grammar import parse_condition, parse_expression
 from cohortsum.study.definition.signing import (
@@ -67,7 +74,11 @@ def _plan(data: bytes) -> StudyPlan:
 
 
 def _opened(data: bytes, plan: StudyPlan) -> None:
+    """Do what everybody does with a later version, and what a site does before it answers."""
     assert plan.study.canonical == data
+    difference(STUDY, plan.study)
+    unchanged_blocks(plan_study(STUDY, ROSTER), plan)
+    limits_of(plan.study, PolicyConfig())
 
 
 def _roster(data: bytes) -> Roster:
