@@ -39,7 +39,7 @@ from cohortsum.study.definition.consortium import write_request
 from cohortsum.study.definition.deny import write_deny_list
 from cohortsum.study.definition.signing import signed_study_to_json
 from cohortsum.study.definition.withdrawal import withdraw
-from cohortsum.study.release.archive import pack
+from cohortsum.study.release.archive import pack, unpack
 from cohortsum.study.release.bundle_decisions import decision_to_json
 from cohortsum.study.release.decision import Act, Decision
 from cohortsum.study.release.item import item_digest
@@ -377,11 +377,11 @@ def _fresh() -> Seeds:
 
 
 def _of_bundle() -> Seeds:
-    """Yield every file of the bundle as a case that replaces it with itself, and the sealed round for its own target."""
-    from cohortsum.study.release.archive import unpack
-
+    """Yield the first file of every kind as a case that replaces it with itself, and the sealed round for its own target."""
     files = unpack(BUNDLE.read_bytes(), "bundle")
     for place, name in enumerate(members()):
+        if name.startswith(("approvals/", "decisions/")) and "0001" not in name:
+            continue
         yield "bundle-member", name.replace("/", "-"), bytes([place]) + files[name]
     sealed = next(data for name, data in files.items() if name.startswith("sealed/"))
     yield "sealed", "valid", sealed
