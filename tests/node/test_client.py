@@ -23,6 +23,8 @@ from cohortsum.node.client import (
     until_tick,
 )
 from cohortsum.node.session import StudySession
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.roster import Roster
 from cohortsum.wire.v1 import service_pb2_grpc
 
 CLOCK_STEP_S = 1e-6
@@ -119,11 +121,31 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 def run(code: grpc.StatusCode, times: int, patience_s: float) -> FakeChannel:
     channel = FakeChannel(code, times)
     stub = service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", channel))
-    connection = cast("Connection", SimpleNamespace(stub=lambda: stub))
-    caller = Caller(connection, Line("hub.example:443", patience_s), "amc")
+    line = Line("hub.example:443", patience_s)
+    connection = cast(
+        "Connection", SimpleNamespace(stub=lambda: stub, target=line.target, turn=lambda _failed: None)
+    )
+    caller = Caller(connection, line, "amc")
     node = NodeClient(caller, cast("StudySession", None), "amc")  # the first call already fails
     asyncio.run(node.follow(bytes(32)))
     return channel
+
+
+def test_calls_that_fail_together_go_on_to_the_next_address_once() -> None:
+    line = Line("a.example:1", 1.0, ("b.example:2", "c.example:3"))
+    connection = Connection(line, cast("Signer", None), cast("Roster", None))
+    for _ in range(2):  # two calls were under way on the same line
+        connection.turn("a.example:1")
+    assert connection.target == "b.example:2"
+    connection.turn("b.example:2")
+    connection.turn("c.example:3")
+    assert connection.target == "a.example:1"
+
+
+def test_a_single_address_is_tried_again() -> None:
+    connection = Connection(Line("a.example:1", 1.0), cast("Signer", None), cast("Roster", None))
+    connection.turn("a.example:1")
+    assert connection.target == "a.example:1"
 
 
 DOWN = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED]

@@ -35,6 +35,8 @@ class CoordinatorConfig(BaseModel):
         step_max_s: seconds that a step with named survivors waits at most; the study's own by default.
         grace_s: seconds to keep answering after the one study of `--study` has ended, so that every node hears of it.
         metrics: host and port where Prometheus reads metrics over plain HTTP; None serves none.
+        process: a name of its own for every further process over the same store, in a folder of its own; empty for the first.
+        lease_s: seconds after which another coordinator over the same store takes over from one that is silent.
         notices: how the operator is told that something waits or went wrong; None tells nobody.
     """
 
@@ -52,6 +54,8 @@ class CoordinatorConfig(BaseModel):
     enrol_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
     gather_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
     step_max_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    process: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,32}$")] = ""
+    lease_s: Annotated[float, Field(ge=1, le=600)] = 15.0
     grace_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 5.0
     metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
     notices: NoticeSettings | None = None

@@ -1,8 +1,10 @@
 """The coordinator's durable store: studies, answers, rounds, messages, results, and what is decided about each of their items.
 
-One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. A message row is unique per round,
+One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. Opening a store brings an older database up to
+this schema; a change here needs a new revision (`cohortsum.coordinator.migrations`), which a test compares with it. A message row is unique per round,
 site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, and the signed
-messages that a transcript is made of, never shares, seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
+messages that a transcript is made of, never shares, seeds or masked vectors. One transaction runs at a time, over all processes
+(`cohortsum.coordinator.database`). SQLite runs with a write-ahead log and full synchronisation.
 
 What was done goes into the audit log with the transaction that makes it durable: its lines are on disk before that commits, and
 the log's head is in it.
@@ -24,18 +26,16 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    create_engine,
-    event,
     select,
 )
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from cohortsum.coordinator.audit_log import AUDIT, AuditLog
+from cohortsum.coordinator.database import open_database, take_turn
 from cohortsum.coordinator.items import IN_REVIEW
-from cohortsum.crypto.errors import StoreError
+from cohortsum.coordinator.migrating import bring_up
+from cohortsum.crypto.errors import FencedError, StoreError
 from cohortsum.protocol.audit import Deed, Head
 from cohortsum.protocol.audit_check import Examined, examine
 
@@ -44,6 +44,8 @@ FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 OVER = FINAL | {IN_REVIEW}
 """States in which no round of a study follows."""
 HEAD = "audit head"
+LEASE = "coordinator"
+"""The name of the one lease."""
 DEEDS = "deeds"
 TRIES = 5
 
@@ -83,7 +85,10 @@ class AnswerRow(Base):
 
 
 class RoundRow(Base):
-    """One attempt at a round; ``opening`` is the coordinator's signed message that opened it."""
+    """One attempt at a round; ``opening`` is the coordinator's signed message that opened it.
+
+    ``exact`` says whether none of the survivors that it is bound to may be missing.
+    """
 
     __tablename__ = "rounds"
 
@@ -96,6 +101,7 @@ class RoundRow(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     survivors: Mapped[str] = mapped_column(Text, default="")
     opening: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
+    exact: Mapped[bool] = mapped_column(Boolean, default=True)
     opened: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     ended: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
@@ -115,6 +121,22 @@ class MessageRow(Base):
     received: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class EventRow(Base):
+    """What moved an open attempt on, in order: it is rebuilt from these after a restart. Gone once the attempt has ended.
+
+    A message is here with what it carries: sealed shares and masked words of the gate, which only their receivers and t sites
+    together can open. Messages that open anything are not here; their sites send them again.
+    """
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    context: Mapped[str] = mapped_column(ForeignKey("rounds.context"))
+    kind: Mapped[str] = mapped_column(String(32))
+    sender: Mapped[str] = mapped_column(String(64), default="")
+    content: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
+
+
 class ResultRow(Base):
     """What of a study's results has left: the typed JSON with the released tables; and the opened sums behind all of them."""
 
@@ -128,7 +150,7 @@ class ResultRow(Base):
 
 
 class IterationRow(Base):
-    """An opened round of a study that has several, and its sums: what comes after goes on from them."""
+    """An opened round and its sums: written before any site hears of it, and what comes after goes on from them."""
 
     __tablename__ = "iterations"
 
@@ -206,6 +228,17 @@ class PresenceRow(Base):
     seen: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class LeaseRow(Base):
+    """Which process may write. ``token`` rises with every change of hands and never falls: a process with an older one is fenced off."""
+
+    __tablename__ = "leases"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token: Mapped[int] = mapped_column(Integer)
+    holder: Mapped[str] = mapped_column(String(64))
+    until: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
 class FactRow(Base):
     """A single value that the store keeps under a name."""
 
@@ -219,27 +252,39 @@ class Store:
     """Access to one database.
 
     Args:
-        url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``.
+        url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``; an older database is brought up to this version.
         audit: the file of the audit log; None writes none, for simulations and for whoever only looks.
+        process: name of a further coordinator process over the same database, whose audit log is one of its own.
 
     Attributes:
         releasing: held while tables are judged and kept: each release must know what the ones before it showed.
+        token: of the lease under which this process writes (`lease`); None where it holds none, as commands that only look.
     """
 
-    def __init__(self, url: str, audit: Path | None = None) -> None:
+    def __init__(self, url: str, audit: Path | None = None, process: str = "") -> None:
+        self._head_name = f"{HEAD} {process}".rstrip()
         self.releasing = asyncio.Lock()
+        self.token: int | None = None
         self._lock = threading.RLock()
         self._audit = None if audit is None else AuditLog(audit)
         with self._errors():
-            self.engine = create_engine(url)
-            if self.engine.dialect.name == "sqlite":
-                event.listen(self.engine, "connect", _make_durable)
-            Base.metadata.create_all(self.engine)
+            self.engine = open_database(url)
+            try:
+                bring_up(self.engine)
+            except BaseException:
+                self.engine.dispose()
+                raise
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """Commit everything done and noted inside, or nothing; raises StoreError."""
+        """Commit everything done and noted inside, or nothing; raises StoreError, FencedError where the lease is another's.
+
+        No other transaction runs meanwhile, in this process or another: keep it short, and do not begin a second one inside.
+        """
         with self._lock, self._errors(), Session(self.engine) as session, session.begin():
+            take_turn(session.connection())
+            if self.token is not None and session.get_one(LeaseRow, LEASE).token != self.token:
+                raise FencedError
             yield session
             self._write_deeds(session)
 
@@ -266,9 +311,10 @@ class Store:
         name = f"{AUDIT}.{now():%Y%m%dT%H%M%SZ}"
         with self.transaction() as session:
             if self._audit is not None:
-                head = _head_in(session)
+                head = self._head_in(session)
                 self._audit.set_aside(name)
-                session.merge(FactRow(name=HEAD, value=self._audit.append(head.renewed(), ()).to_text()))
+                value = self._audit.append(head.renewed(), ()).to_text()
+                session.merge(FactRow(name=self._head_name, value=value))
         return name
 
     def result(self, study: str) -> bytes | None:
@@ -284,15 +330,19 @@ class Store:
 
     def _head(self) -> Head:
         with self.transaction() as session:
-            return _head_in(session)
+            return self._head_in(session)
 
     def _write_deeds(self, session: Session) -> None:
         """Put the lines of this transaction on disk; the last thing before it commits."""
         deeds: list[Deed] = session.info.pop(DEEDS, [])
         if deeds and self._audit is not None:
             session.flush()  # what contradicts the store is refused before a line says that it was done
-            head = self._audit.append(_head_in(session), deeds)
-            session.merge(FactRow(name=HEAD, value=head.to_text()))
+            head = self._audit.append(self._head_in(session), deeds)
+            session.merge(FactRow(name=self._head_name, value=head.to_text()))
+
+    def _head_in(self, session: Session) -> Head:
+        row = session.get(FactRow, self._head_name)
+        return Head.from_text(None if row is None else row.value)
 
     @contextmanager
     def _errors(self) -> Generator[None]:
@@ -323,17 +373,5 @@ def now() -> datetime:
 
 
 def as_utc(moment: datetime) -> datetime:
-    """Return a stored moment with its zone, which SQLite drops."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _head_in(session: Session) -> Head:
-    row = session.get(FactRow, HEAD)
-    return Head.from_text(None if row is None else row.value)
-
-
-def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    """Return a stored moment in UTC: SQLite drops the zone, PostgreSQL answers in the session's."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

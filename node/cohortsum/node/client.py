@@ -7,10 +7,11 @@ says nothing about how long it took to compute.
 
 import asyncio
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
@@ -20,8 +21,8 @@ import structlog
 
 from cohortsum.crypto.certificates import certify, trust_anchor
 from cohortsum.crypto.errors import LineError, RemoteProtocolError, RoundFailedError
+from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
-from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
@@ -52,9 +53,12 @@ TRY_AGAIN = frozenset(
 )
 
 AFTER = {
-    Kind.SHARES: "r1.shared",
-    Kind.MASKED: "r2.sent",
-    Kind.CONSISTENCY: "r3.signed",
+    Kind.ADVERT: "site.r0.sent",
+    Kind.SHARES: "site.r1.sent",
+    Kind.MASKED: "site.r2.sent",
+    Kind.CONSISTENCY: "site.r3.sent",
+    Kind.GATE_SHARES: "site.r4a.sent",
+    Kind.DATA_SHARES: "site.r4b.sent",
 }
 """Failpoints right after a message has been delivered."""
 
@@ -69,10 +73,12 @@ class Line:
     Attributes:
         target: host and port.
         patience_s: seconds of unbroken failure after which the node gives up.
+        others: further addresses of the same coordinator, tried in turn while the line is down.
     """
 
     target: str
     patience_s: float
+    others: tuple[str, ...] = ()
 
 
 def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Channel:
@@ -114,6 +120,18 @@ class Connection:
         if self._channel is not None:
             await self._channel.close()
 
+    @property
+    def target(self) -> str:
+        """The address that is tried now."""
+        return self._line.target
+
+    def turn(self, failed: str) -> None:
+        """Go on to the next address from one that failed; where another call has done so already, nothing changes."""
+        target, *others = self._line.target, *self._line.others
+        if others and target == failed:
+            self._line = replace(self._line, target=others[0], others=(*others[1:], target))
+            self._made = -math.inf
+
     def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
         """Return what calls go through now."""
         now = time.monotonic()
@@ -145,7 +163,7 @@ class Caller:
         """
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
-            began_s = time.monotonic()
+            began_s, target = time.monotonic(), self._connection.target
             try:
                 reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
@@ -154,6 +172,7 @@ class Caller:
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
                 self.down_since = self.down_since or datetime.now(UTC)
+                self._connection.turn(target)
                 failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
                     raise LineError(

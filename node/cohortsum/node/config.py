@@ -117,12 +117,16 @@ class TablesConfig(Model):
         )
 
 
+Address = Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
+
+
 class NodeConfig(TablesConfig):
     """``node.yaml``: a site's facts. Nothing here is sent.
 
     Attributes:
         site: id in the roster.
         coordinator: host and port; the node only connects outward.
+        standby: further addresses of the same coordinator, tried in turn while it does not answer.
         identity_key: file of the Ed25519 identity key.
         epoch: label of the data snapshot.
         exclude: file with one person id per line, left out of every cohort.
@@ -132,7 +136,8 @@ class NodeConfig(TablesConfig):
     """
 
     site: Identifier
-    coordinator: Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
+    coordinator: Address
+    standby: tuple[Address, ...] = ()
     identity_key: LocalPath
     epoch: Name
     notices: NoticeSettings | None = None
