@@ -31,7 +31,7 @@ WORK = ROOT / "build" / "fuzz"
 HANGS_S = 20
 MEMORY_MB = 4096
 """Of the whole process; libFuzzer ends one that is larger."""
-KEPT, KEPT_BYTES = 8, 512
+KEPT, KEPT_BYTES = 4, 512
 """How many inputs of a run join the corpus at most, and how large they may be."""
 
 
@@ -68,7 +68,12 @@ def fuzz(target: Target, runs: int, seconds: int) -> Outcome:
     home = WORK / target.name
     reached = home / "reached"
     reached.mkdir(parents=True, exist_ok=True)
-    options = [f"-artifact_prefix={home}/", f"-timeout={HANGS_S}", f"-rss_limit_mb={MEMORY_MB}"]
+    options = [
+        f"-artifact_prefix={home}/",
+        f"-timeout={HANGS_S}",
+        f"-rss_limit_mb={MEMORY_MB}",
+        "-len_control=0",
+    ]
     options += [f"-runs={runs}"] if runs else []
     options += [f"-max_total_time={seconds}"] if seconds else []
     options += ["-print_final_stats=1", f"-max_len={target.size}", str(reached), str(CORPUS / target.name)]
