@@ -3,14 +3,18 @@
 import json
 from typing import cast
 
-from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError, StoreError
 from cohortsum.node.ledger import stored_write
 from cohortsum.node.proxy import Proxy, TunnelError, proxy_for, tunnel
 from cohortsum.protocol.approvals import approval_context, read_answer, supplied
 from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.ledger import History, PeopleSet, from_data, to_data
-from cohortsum.protocol.messages import Approval, Envelope, Kind
+from cohortsum.protocol.messages import Approval, Envelope, Kind, Regimen
 from cohortsum.protocol.plan import PlannedBlock
+from cohortsum.study.disclosure.demands import demands_of
+from cohortsum.study.disclosure.regimens import regime_of_sites
+from cohortsum.study.disclosure.waiving import in_force
+from tests.fuzz.definitions import STUDY
 from tests.fuzz.packets import signed
 from tests.fuzz.target import Reader, Target, again, decoder
 from tests.protocol.consortium import Consortium
@@ -47,7 +51,15 @@ def _answer(data: bytes) -> Approval | None:
 
 
 def _items(_data: bytes, approval: Approval | None) -> None:
-    assert approval is None or supplied(approval, CONSORTIUM.plan) <= set(ITEMS)
+    """Do what the coordinator does with an approval: what it supplies, and under which rules."""
+    if approval is None:
+        return
+    assert supplied(approval, CONSORTIUM.plan) <= set(ITEMS)
+    try:
+        regime = regime_of_sites({"site1": approval.regimen, "site2": Regimen("dpuk")})
+    except ConfigurationError:
+        return
+    demands_of(STUDY, in_force(regime))
 
 
 def _burial(data: bytes) -> None:

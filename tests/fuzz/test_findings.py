@@ -5,6 +5,7 @@ The inputs themselves are in the corpus; here stands what a person reads in thei
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from cohortsum.node.ledger import stored_write
 from cohortsum.node.snapshot import SNAPSHOTS, held_snapshot, with_epoch
 from cohortsum.node.tables.bids import Sidecar
 from cohortsum.node.tables.sniff import Layout
+from cohortsum.protocol import codec
+from cohortsum.protocol.messages import Advert, Kind
 from cohortsum.report.document import from_json
 from cohortsum.report.tables import from_csv
 from cohortsum.study.definition import load_roster, load_study, parse_canonical
@@ -35,6 +38,7 @@ from cohortsum.study.sums import unpack
 from cohortsum.wire.v1 import service_pb2
 from tests.fuzz.target import CORPUS
 from tests.fuzz.texts import DEEP, ENDS_OF_TIME, ENROLS, NOT_YAML, UNTIL
+from tests.protocol.consortium import Consortium
 from tests.study.definitions import frozen, small
 
 DEEP_JSON = (b"[" * DEEP, b'{"a":' * DEEP)
@@ -135,6 +139,21 @@ def test_a_row_of_the_ledger_in_another_form_is_a_fault_of_the_store(people: str
 def test_a_number_of_thousands_of_digits_is_no_cell() -> None:
     with pytest.raises(ConfigurationError, match="row 1, column n: is not a finite number"):
         from_csv("variable,n,status\nage," + "9" * 5000 + ",ok\n", "ages", "summary")
+
+
+def test_a_counter_that_no_ledger_can_keep_costs_its_site_and_nobody_else() -> None:
+    """Every other site's ledger used to stumble over it, after the coordinator had taken the advert in."""
+    consortium = Consortium(4)
+    consortium.run()
+    payload = next(
+        packet.envelope.payload for _, _, packet in consortium.log if packet.envelope.kind is Kind.ADVERT
+    )
+    advert = codec.decode(Kind.ADVERT, payload)
+    assert isinstance(advert, Advert)
+    assert codec.decode(*codec.encode(replace(advert, counter=2**48))) == replace(advert, counter=2**48)
+    for counter in (2**48 + 1, 2**63 - 1, 2**63, 2**64 - 1):
+        with pytest.raises(RemoteProtocolError, match="M2"):
+            codec.decode(*codec.encode(replace(advert, counter=counter)))
 
 
 def _of_many(names: int, asked: str) -> bytes:

@@ -65,6 +65,9 @@ MAX_AHEAD = 64
 MAX_WAIVERS = 200
 """Of one site."""
 
+MAX_COUNTER = 2**48
+"""Masked inputs of one site in all its life; ledgers keep counters as signed 64-bit integers."""
+
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
 
@@ -285,6 +288,8 @@ def _advert(held: wire.Advert) -> Advert:
     slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
     for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
+    if held.counter > MAX_COUNTER:
+        raise _malformed(f"counter is {held.counter}, no site has made more than {MAX_COUNTER} masked inputs")
     return Advert(
         held.channel_key,
         held.mask_key,
