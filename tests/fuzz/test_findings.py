@@ -17,6 +17,7 @@ from cohortsum.crypto.errors import (
     AuthenticationError,
     ConfigurationError,
     DataError,
+    RefusedError,
     RemoteProtocolError,
     StoreError,
     StudyFileError,
@@ -28,17 +29,23 @@ from cohortsum.node.tables.bids import Sidecar
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.protocol import codec
 from cohortsum.protocol.messages import Advert, Kind
+from cohortsum.protocol.roster import Identity, Role
 from cohortsum.report.document import from_json
 from cohortsum.report.tables import from_csv
 from cohortsum.study.definition import load_roster, load_study, parse_canonical
 from cohortsum.study.definition.freezing import roster_named
+from cohortsum.study.definition.models import Checkers
 from cohortsum.study.definition.problems import MOST
 from cohortsum.study.definition.signing import signed_study_from_json
+from cohortsum.study.release.decision import Act, Decision
+from cohortsum.study.release.item import Item, decided
+from cohortsum.study.release.panel import Panel
+from cohortsum.study.release.states import State
 from cohortsum.study.sums import unpack
 from cohortsum.wire.v1 import service_pb2
 from tests.fuzz.target import CORPUS
 from tests.fuzz.texts import DEEP, ENDS_OF_TIME, ENROLS, NOT_YAML, UNTIL
-from tests.protocol.consortium import Consortium
+from tests.protocol.consortium import Consortium, identity_key
 from tests.study.definitions import frozen, small
 
 DEEP_JSON = (b"[" * DEEP, b'{"a":' * DEEP)
@@ -154,6 +161,22 @@ def test_a_counter_that_no_ledger_can_keep_costs_its_site_and_nobody_else() -> N
     for counter in (2**48 + 1, 2**63 - 1, 2**63, 2**64 - 1):
         with pytest.raises(RemoteProtocolError, match="M2"):
             codec.decode(*codec.encode(replace(advert, counter=counter)))
+
+
+@pytest.mark.parametrize("reason", ["too fine\0", "\x1b[2Jnothing to see", "\u202etoo fine", "\x9b31m"])
+def test_a_reason_that_a_terminal_or_a_database_would_obey_is_refused(reason: str) -> None:
+    key = identity_key("chk1")
+    checker = Identity("chk1", Role.CHECKER, None, key.public)
+    panel = Panel(bytes(32), Checkers(consortium=1, sites="none"), {"chk1": checker}, frozenset())
+    item = Item("ages", bytes(32), State.QUEUE)
+    at = "2026-11-30T18:00:00+00:00"
+    for written in (reason, "too fine:\n\tmerge the bands"):
+        decision = Decision(bytes(32), "ages", bytes(32), Act.WITHHOLD, written, "", (), "chk1", at).sign(key)
+        if written == reason:
+            with pytest.raises(RefusedError, match="characters that cannot be seen"):
+                decided(item, decision, panel)
+        else:
+            assert decided(item, decision, panel).state is State.WITHHELD
 
 
 def _of_many(names: int, asked: str) -> bytes:
