@@ -28,7 +28,7 @@ from cohortsum.node.snapshot import SNAPSHOTS, held_snapshot, with_epoch
 from cohortsum.node.tables.bids import Sidecar
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.protocol import codec
-from cohortsum.protocol.messages import Advert, Kind
+from cohortsum.protocol.messages import Abort, Advert, Complaint, Kind
 from cohortsum.protocol.roster import Identity, Role
 from cohortsum.report.document import from_json
 from cohortsum.report.tables import from_csv
@@ -146,6 +146,20 @@ def test_a_row_of_the_ledger_in_another_form_is_a_fault_of_the_store(people: str
 def test_a_number_of_thousands_of_digits_is_no_cell() -> None:
     with pytest.raises(ConfigurationError, match="row 1, column n: is not a finite number"):
         from_csv("variable,n,status\nage," + "9" * 5000 + ",ok\n", "ages", "summary")
+
+
+@pytest.mark.parametrize("text", ["\x1b[2Jgone", "two\nlines", "\u202eback", "nul\0"])
+def test_a_text_that_a_terminal_would_obey_is_malformed(text: str, tmp_path: Path) -> None:
+    for message in (Abort(text), Complaint("R2.7", text), Complaint(text, "site1")):
+        with pytest.raises(RemoteProtocolError, match=r"M2.*one printable line"):
+            codec.decode(*codec.encode(message))
+    path = tmp_path / "policy.yaml"
+    written = json.dumps(text)
+    path.write_text(
+        f"waivers: [{{rule: count_rounding, value: off, reason: {written}, by: ann, until: 2099-01-01}}]\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"waivers\.0\.reason: expected one line"):
+        load_policy_config(path)
 
 
 def test_a_counter_that_no_ledger_can_keep_costs_its_site_and_nobody_else() -> None:

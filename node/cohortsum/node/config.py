@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -182,12 +183,18 @@ class Budget(Model):
     delta: Annotated[float, Field(gt=0, le=1e-5)]
 
 
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line without characters that cannot be seen")
+    return text
+
+
 class Waiver(Model):
     """One rule of the profile set aside in public: what holds in its place, by whom, why and until when."""
 
     rule: Name
     value: str
-    reason: Name
+    reason: Annotated[Name, StringConstraints(max_length=500), AfterValidator(_one_line)]
     by: Identifier
     until: datetime.date
 

@@ -458,8 +458,10 @@ def _sized(data: bytes, size: int, name: str) -> bytes:
 
 
 def _text(text: str, name: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
-        raise _malformed(f"{name} must have 1 to {MAX_TEXT_BYTES} bytes")
+    if (
+        not 0 < len(text.encode()) <= MAX_TEXT_BYTES or not text.isprintable()
+    ):  # a terminal obeys what it does not show
+        raise _malformed(f"{name} must be one printable line of 1 to {MAX_TEXT_BYTES} bytes")
     return text
 
 
