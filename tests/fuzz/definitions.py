@@ -76,7 +76,8 @@ def _plan(data: bytes) -> StudyPlan:
 def _opened(data: bytes, plan: StudyPlan) -> None:
     """Do what everybody does with a later version, and what a site does before it answers."""
     assert plan.study.canonical == data
-    difference(STUDY, plan.study)
+    if plan.study.study == STUDY.study:
+        difference(STUDY, plan.study)
     unchanged_blocks(plan_study(STUDY, ROSTER), plan)
     limits_of(plan.study, PolicyConfig())
 

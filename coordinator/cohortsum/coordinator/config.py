@@ -6,8 +6,10 @@ Paths are relative to the file. Unknown keys are refused.
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from cohortsum.coordinator.addresses import Network, parse_network
+from cohortsum.coordinator.limits import AS_BUILT, Limits
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.report.notices import NoticeSettings
 from cohortsum.study.definition.tree import read_yaml
@@ -15,6 +17,10 @@ from cohortsum.study.definition.tree import read_yaml
 SQLITE = "sqlite:///"
 LONGEST_S = 1e9
 """Of a wait: beyond it no date might be left for its end."""
+
+
+def _network(text: object) -> Network:
+    return parse_network(str(text))
 
 
 class CoordinatorConfig(BaseModel):
@@ -38,6 +44,8 @@ class CoordinatorConfig(BaseModel):
         process: a name of its own for every further process over the same store, in a folder of its own; empty for the first.
         lease_s: seconds after which another coordinator over the same store takes over from one that is silent.
         notices: how the operator is told that something waits or went wrong; None tells nobody.
+        allow: networks from which one may call, as ``192.0.2.0/24``; empty for all.
+        limits: what callers may ask for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -59,6 +67,8 @@ class CoordinatorConfig(BaseModel):
     grace_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 5.0
     metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
     notices: NoticeSettings | None = None
+    allow: tuple[Annotated[Network, BeforeValidator(_network)], ...] = ()
+    limits: Limits = AS_BUILT
 
 
 def read_file(path: Path) -> bytes:

@@ -7,8 +7,9 @@ RemoteProtocolError (check ``M2``) and nothing else.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Wire
 
@@ -43,17 +44,14 @@ from cohortsum.protocol.messages import (
     Tombstone,
     WaivedRule,
 )
+from cohortsum.protocol.shape import check_shape
 from cohortsum.wire.v1 import round_pb2 as wire
 
 WIRE_VERSION = 1
 MAX_CHUNK_BYTES = 1024 * 1024
 """Of one part of an upload."""
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MESSAGE_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-)
-"""For the channel and the server alike."""
+"""Of any message; `limits` has what every call may carry."""
 DIGEST_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
@@ -394,6 +392,7 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
 
 
 def _parse(held: Wire, data: bytes) -> None:
+    check_shape(cast("Descriptor", held.DESCRIPTOR), data)
     try:
         held.ParseFromString(data)
         held.DiscardUnknownFields()
