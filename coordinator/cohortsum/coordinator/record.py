@@ -332,6 +332,12 @@ class StudyRecord:
             )
             self._refused.add((context, sender, check))
 
+    def evidence_kept(self, context: bytes, digest: bytes, accused: str, check: str) -> None:
+        """Note that evidence against a site is on file, under the SHA-256 of the file."""
+        self._store.note(
+            Deed(DeedKind.EVIDENCE_KEPT, self.study.digest, context, digest, by=accused, detail=check)
+        )
+
     def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
         """Note the named set before any site hears of it: a restarted coordinator must keep to it."""
         with self._store.transaction() as session:
