@@ -194,6 +194,11 @@ class SeenRunner(StudyRunner):
         assert self._current is not None, "a round is open"
         return self._current.machine
 
+    def expire(self) -> None:
+        """Let the deadline of the step that is waited for pass now."""
+        assert self._current is not None, "a round is open"
+        self._current._expire(self.machine.step or "", True)  # pyright: ignore[reportPrivateUsage]
+
 
 @dataclass
 class Wire:
