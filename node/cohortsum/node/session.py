@@ -371,13 +371,13 @@ class StudySession:
         """
         self._log.warning("message.refused", check=error.check, sentence=error.message)
         machine = self._machine
-        if machine is None or packet.envelope.context != self._context:
+        if machine is None:
             return ()
         proven = machine.prove(packet, joined.pinned)
         for evidence in proven:
             self._keep(joined, evidence)
-        if not proven and error.check in REFUSED_ONLY:
-            return ()
+        if not proven and (error.check in REFUSED_ONLY or packet.envelope.context != self._context):
+            return ()  # a refused opening of another attempt, a replayed one say, leaves the open one alone
         sends = self._carry_out(machine.complain(error))
         self._stop(error.message)
         return sends
