@@ -123,12 +123,6 @@ class StoreError(CohortsumError):
 class FencedError(StoreError):
     """Another coordinator process has taken over the store: this one may write nothing any more."""
 
-    def __init__(self) -> None:
-        """Say what to do."""
-        super().__init__(
-            "another coordinator has taken over this store; this process ends and may be started again to wait"
-        )
-
 
 class RefusedError(CohortsumError):
     """What a caller asks for is refused. The sentence goes to the caller: nothing of this machine stands in it."""

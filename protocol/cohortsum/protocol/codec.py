@@ -63,6 +63,9 @@ MAX_AHEAD = 64
 MAX_WAIVERS = 200
 """Of one site."""
 
+MAX_COUNTER = 2**48
+"""Masked inputs of one site in all its life; ledgers keep counters as signed 64-bit integers."""
+
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
 
@@ -283,6 +286,8 @@ def _advert(held: wire.Advert) -> Advert:
     slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
     for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
+    if held.counter > MAX_COUNTER:
+        raise _malformed(f"counter is {held.counter}, no site has made more than {MAX_COUNTER} masked inputs")
     return Advert(
         held.channel_key,
         held.mask_key,
@@ -452,8 +457,10 @@ def _sized(data: bytes, size: int, name: str) -> bytes:
 
 
 def _text(text: str, name: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
-        raise _malformed(f"{name} must have 1 to {MAX_TEXT_BYTES} bytes")
+    if (
+        not 0 < len(text.encode()) <= MAX_TEXT_BYTES or not text.isprintable()
+    ):  # a terminal obeys what it does not show
+        raise _malformed(f"{name} must be one printable line of 1 to {MAX_TEXT_BYTES} bytes")
     return text
 
 
