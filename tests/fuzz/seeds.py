@@ -29,6 +29,7 @@ from cohortsum.protocol.messages import (
     Kind,
     Message,
     NotTakingPart,
+    Packet,
     Regimen,
     Tombstone,
     WaivedRule,
@@ -115,6 +116,14 @@ def _messages() -> Seeds:
         yield f"message-{_name(kind)}", "long-length", b"\x0a\xff\xff\xff\xff\x0f"
         yield f"message-{_name(kind)}", "groups", b"\x0b" * 200
     yield "packet", "nothing", b""
+    opening = _rounds()[0].coordinator.opening
+    yield "shape", "packet", b"\0" + packet_to_bytes(Packet(opening, (b"attached", b"")))
+    yield "shape", "opening", b"\1" + opening.payload
+    yield "shape", "empty-parts", b"\0" + b"\x12\0" * 1500
+    yield "shape", "endless-number", b"\0\x08" + b"\xff" * 20
+    yield "shape", "nested", b"\4" + b"\x0a\x7e" * 60
+    for place, name in enumerate(texts.PEERS):
+        yield "peer", f"name-{place}", name.encode()
 
 
 def _calls() -> Seeds:

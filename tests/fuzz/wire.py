@@ -1,11 +1,13 @@
 """Decoders of what comes over the line: messages of every kind, packets, and what the service's calls carry."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Wire
 
+from cohortsum.coordinator.addresses import is_allowed, metered, parse_network, peer_address
 from cohortsum.coordinator.client import status_from_wire
 from cohortsum.coordinator.release_wire import (
     decision_from_wire,
@@ -22,9 +24,10 @@ from cohortsum.protocol import codec
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Message
 from cohortsum.protocol.proof import ProvenRound, Transcript, read_transcript
+from cohortsum.protocol.shape import MAX_FIELDS, check_shape
 from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
 from cohortsum.study.release.decision import Decision
-from cohortsum.wire.v1 import service_pb2
+from cohortsum.wire.v1 import round_pb2, service_pb2
 from tests.fuzz.target import Reader, Target, decoder, same, scratch
 from tests.protocol.consortium import identity_key, plan_of, protection, roster_of
 
@@ -96,6 +99,41 @@ def _transcript(data: bytes) -> ProvenRound:
     return read_transcript(transcript, 0, plan_of(SITES, protection()), roster_of(SITES))
 
 
+SHAPES: tuple[type[Wire], ...] = (
+    round_pb2.Packet,
+    round_pb2.Opening,
+    round_pb2.Shares,
+    round_pb2.GateOpening,
+    service_pb2.Transcript,
+    service_pb2.ReleaseDecision,
+    service_pb2.StudyStatus,
+)
+
+
+def _shape(data: bytes) -> None:
+    """Count fields before anything is parsed; what the encoder writes is never refused, and what is refused too large."""
+    reader = Reader(data)
+    held, rest = reader.pick(SHAPES)(), reader.rest()
+    try:
+        check_shape(cast("Descriptor", held.DESCRIPTOR), rest)
+    except RemoteProtocolError:
+        passed = False
+    else:
+        passed = True
+    try:
+        canonical = _parsed(held, rest).SerializeToString(deterministic=True)
+    except RemoteProtocolError:
+        return
+    assert passed or canonical != rest or len(rest) > MAX_FIELDS
+
+
+def _peer(data: bytes) -> None:
+    """Ask from where a call comes, by gRPC's name of its other end."""
+    address = peer_address(data.decode("utf-8", "replace"))
+    assert metered(address)
+    is_allowed(address, (parse_network("10.0.0.0/8"), parse_network("2001:db8::/32")))
+
+
 def _upload(data: bytes) -> None:
     """Take chunks in, of any length and with a true or a false digest each; a whole upload has every word on disk."""
     reader = Reader(data)
@@ -137,6 +175,8 @@ TARGETS = (
     Target("releases-reply", decoder(_releases)),
     Target("withdrawal-call", decoder(_withdrawn)),
     Target("transcript-reply", decoder(_transcript), size=16384, examples=30),
+    Target("shape", _shape),
+    Target("peer", _peer, size=128),
     Target("upload", decoder(_upload, errors=RemoteProtocolError), size=1024),
     Target("certificate", decoder(_certificate), size=2048),
 )
