@@ -354,7 +354,7 @@ class Loopback:
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
         )
         self.hub.adopt(self.runner)
-        self.service = WatchedService(self.hub, self.wire)
+        self.service = self.make_service()
         self.service.before, self.service.after = self._before, self._after
         await self.start_server()
         return self
@@ -370,6 +370,14 @@ class Loopback:
         for site in self.sites:
             site.ledger.close()
         self.pool.shutdown()
+
+    def make_service(self) -> WatchedService:
+        """Return what is served: the product's service, unless a subclass says otherwise."""
+        return WatchedService(self.hub, self.wire)
+
+    def make_session(self, site: Site) -> StudySession:
+        """Return what answers for a site: the product's session, unless a subclass says otherwise."""
+        return StudySession(site)
 
     def roll(self) -> Roll:
         """Who counts at the coordinator."""
@@ -446,7 +454,7 @@ class Loopback:
             yield held
 
     async def _node(self, site: Site) -> None:
-        session, name = StudySession(site), site.signer.identity.id
+        session, name = self.make_session(site), site.signer.identity.id
         try:
             async with Connection(self.line, site.signer, self.roster) as connection:
                 caller = Caller(connection, self.line, name)

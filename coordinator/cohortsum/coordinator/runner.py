@@ -30,7 +30,7 @@ from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
-from cohortsum.coordinator.spool import Upload
+from cohortsum.coordinator.spool import WORD_BYTES, Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.crypto.failpoints import reach
@@ -198,6 +198,10 @@ class StudyRunner:
             await self.enrolment.take(packet)
         else:
             await self._open_attempt(packet.envelope.context).receive(packet)
+
+    def upload_bytes(self, context: bytes) -> int:
+        """Return how long an upload is that the open attempt awaits; raises RemoteProtocolError (M3) where it is not open."""
+        return self._open_attempt(context).machine.length * WORD_BYTES
 
     def begin_upload(self, site: int, context: bytes) -> Upload:
         """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""

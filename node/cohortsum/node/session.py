@@ -183,7 +183,7 @@ class StudySession:
                 self._sent[packet.envelope.digest] = sends
             return sends
         except RemoteProtocolError as error:
-            return self._refuse(error)
+            return self._refuse(error, packet.envelope.context)
         except CohortsumError as error:
             self._stop(error.message)
             return ()
@@ -358,11 +358,11 @@ class StudySession:
         check_write(history_of(self._site), request, joined.limits)
         return {asked.name: asked.people for asked in sets}
 
-    def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:
+    def _refuse(self, error: RemoteProtocolError, context: bytes) -> tuple[Send, ...]:
         self._log.warning("message.refused", check=error.check, sentence=error.message)
         machine = self._machine
-        if machine is None or error.check in REFUSED_ONLY:
-            return ()
+        if machine is None or error.check in REFUSED_ONLY or context != self._context:
+            return ()  # a refused opening of another attempt, a replayed one say, leaves the open one alone
         sends = self._carry_out(machine.complain(error))
         self._stop(error.message)
         return sends
