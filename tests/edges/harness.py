@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.clock import Clock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
@@ -307,6 +308,7 @@ class Loopback:
         gather_s: how long an attempt waits for its sites to be present.
         clock: for enrolment and gathering; with one the study's own window counts.
         guests: further lines of the roster.
+        evidence: where the coordinator keeps evidence against sites.
     """
 
     def __init__(
@@ -318,7 +320,9 @@ class Loopback:
         gather_s: float = LIMIT_S,
         clock: Clock | None = None,
         guests: Iterable[str] = (),
+        evidence: EvidenceBook | None = None,
     ) -> None:
+        self.evidence = evidence
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
         self.roster = pinned_roster(sites, guests)
         self._roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
@@ -354,6 +358,7 @@ class Loopback:
             self.pool,
             Pace(None if self.clock else LIMIT_S, self.gather_s, study.deadlines_s.step),
             self.clock,
+            evidence=self.evidence,
         )
         self.hub = Hub(
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from cohortsum.coordinator.runner import Outcome
 from cohortsum.coordinator.store import MessageRow
 from cohortsum.crypto.encoding import number
-from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_PAYLOAD_BYTES, encode, envelope_to_wire
+from cohortsum.protocol.codec import MAX_CHUNK_BYTES, encode, envelope_to_wire
 from cohortsum.protocol.envelope import MESSAGE, Signer
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Advert, Consistency, Envelope, Kind, MaskedInput, Message
@@ -129,10 +129,6 @@ IN_THE_MACHINE: dict[str, tuple[str, Attack]] = {
     "an unknown field": (
         "M2",
         lambda peer: peer.submit(peer.raw(Kind.MASKED, encode(MASKED)[1] + b"\xf8\x07\x01")),
-    ),
-    "a payload that is too large": (
-        "M2",
-        lambda peer: peer.submit(peer.raw(Kind.MASKED, bytes(MAX_PAYLOAD_BYTES + 1))),
     ),
     "a message of a later step": ("R2", lambda peer: peer.submit(peer.sign(Consistency(ZERO)))),
     "another transcript": ("R2", lambda peer: peer.submit(peer.sign(MASKED), bytes(8))),

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import structlog
 
-from cohortsum.coordinator.store import LEASE, LeaseRow, Store, as_utc, now
+from cohortsum.coordinator.store import FENCED, LEASE, LeaseRow, Store, as_utc, now
 from cohortsum.crypto.errors import ConfigurationError, FencedError, StoreError
 
 RENEWALS = 3
@@ -70,7 +70,7 @@ class Lease:
         with self._store.transaction() as session:
             row = session.get_one(LeaseRow, LEASE)
             if row.token != token:
-                raise FencedError
+                raise FencedError(FENCED)
             row.until = now() + timedelta(seconds=self._length_s)
         self._renewed_s = began_s
 

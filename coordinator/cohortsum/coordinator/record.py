@@ -300,7 +300,8 @@ class StudyRecord:
             )
             if session.scalar(held) == envelope.digest.hex():
                 return
-            if envelope.kind in REPLAYED:
+            is_open = session.get_one(RoundRow, envelope.context.hex()).state == "open"
+            if envelope.kind in REPLAYED and is_open:  # a late one is for the transcript alone
                 add_event(session, envelope.context, Event.of(packet))
             session.add(
                 MessageRow(
@@ -330,6 +331,12 @@ class StudyRecord:
                 Deed(DeedKind.MESSAGE_REFUSED, self.study.digest, context, by=sender, detail=check)
             )
             self._refused.add((context, sender, check))
+
+    def evidence_kept(self, context: bytes, digest: bytes, accused: str, check: str) -> None:
+        """Note that evidence against a site is on file, under the SHA-256 of the file."""
+        self._store.note(
+            Deed(DeedKind.EVIDENCE_KEPT, self.study.digest, context, digest, by=accused, detail=check)
+        )
 
     def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
         """Note the named set before any site hears of it: a restarted coordinator must keep to it."""

@@ -76,7 +76,7 @@ def run(path: Path, study: Path | None = None) -> int:
 
 async def _serve(config: CoordinatorConfig, settings: Path, study_file: Path | None) -> int:
     from cohortsum.coordinator.lease import leased
-    from cohortsum.coordinator.store import Store
+    from cohortsum.coordinator.store import FENCED, Store
     from cohortsum.study.definition.signing import signed_study_from_json
 
     signed = None if study_file is None else signed_study_from_json(read_file(study_file))
@@ -90,7 +90,7 @@ async def _serve(config: CoordinatorConfig, settings: Path, study_file: Path | N
                 return 0 if signed is None else WITHOUT_RESULT
             code = await _lead(config, settings.parent, signed, stopping, token)
         if lost.is_set():
-            raise FencedError
+            raise FencedError(FENCED)
         return code
 
 
@@ -139,6 +139,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
     """Take up the studies and serve them."""
     from cohortsum.coordinator.audit_log import AUDIT
     from cohortsum.coordinator.bundle import papers_in
+    from cohortsum.coordinator.evidence import EVIDENCE
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
     from cohortsum.coordinator.notices import Messenger
@@ -169,9 +170,21 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
         papers = papers_in(config, folder)
-        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers)
+        place = Place(
+            store,
+            config.spool,
+            config.results,
+            pool,
+            pace,
+            teller.send,
+            papers,
+            config.limits,
+            folder / EVIDENCE,
+        )
         hub = Hub(lambda: book.roll, key, place)
-        server, port = secure_server(ConsortiumService(hub, tally), lambda: book.roll, key, config.listen)
+        server, port = secure_server(
+            ConsortiumService(hub, tally), lambda: book.roll, key, config.listen, config.limits, config.allow
+        )
         await hub.resume()
         await server.start()
         log.info("coordinator.listening", host=config.listen.rpartition(":")[0], port=port)

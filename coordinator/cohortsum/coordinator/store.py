@@ -44,6 +44,7 @@ FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 OVER = FINAL | {IN_REVIEW}
 """States in which no round of a study follows."""
 HEAD = "audit head"
+FENCED = "another coordinator has taken over this store; this process ends, and may be started again to wait"
 LEASE = "coordinator"
 """The name of the one lease."""
 DEEDS = "deeds"
@@ -284,7 +285,7 @@ class Store:
         with self._lock, self._errors(), Session(self.engine) as session, session.begin():
             take_turn(session.connection())
             if self.token is not None and session.get_one(LeaseRow, LEASE).token != self.token:
-                raise FencedError
+                raise FencedError(FENCED)
             yield session
             self._write_deeds(session)
 
