@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 import os
 import shutil
 import signal
@@ -40,6 +41,8 @@ class FaultTown(Town):
         sites: how many.
         store: URL of the coordinator's database; SQLite in its folder by default.
     """
+
+    patience_s = math.inf
 
     def __init__(self, home: Path, sites: int = 5, store: str = "") -> None:
         super().__init__(home, sites)

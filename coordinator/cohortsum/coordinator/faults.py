@@ -20,8 +20,8 @@ PUBLIC: tuple[tuple[type[CohortsumError], grpc.StatusCode, str], ...] = (
     (CohortsumError, grpc.StatusCode.INTERNAL, "the coordinator failed; its operator has the details"),
 )
 
-SAID = frozenset({"A1", "S1"})
-"""Checks whose sentence is about the study alone, and helps whoever reads it."""
+SAID = frozenset({"A1", "S1", "W1"})
+"""Checks whose sentence is about the study or the versions alone, and helps whoever reads it."""
 
 
 def public_fault(error: CohortsumError) -> tuple[grpc.StatusCode, str]:

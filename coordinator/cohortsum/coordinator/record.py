@@ -227,7 +227,10 @@ class StudyRecord:
             return tuple(map(bytes.fromhex, session.scalars(query)))
 
     def open_attempt(self, iteration: int) -> OpenAttempt | None:
-        """Return what is held of the attempt at an iteration that was open when the coordinator stopped, or None."""
+        """Return what is held of the attempt at an iteration that was open when the coordinator stopped.
+
+        None where there is none, or where what moved it on is not all there: played again it would be another attempt.
+        """
         with self._store.transaction() as session:
             row = session.scalar(
                 select(RoundRow)
@@ -235,7 +238,8 @@ class StudyRecord:
                 .where(RoundRow.state == "open")
                 .order_by(RoundRow.attempt.desc())
             )
-            return None if row is None else open_attempt(session, row)
+            held = None if row is None else open_attempt(session, row)
+            return held if held is not None and held.is_whole else None
 
     def dealing(self, context: bytes) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
         """Return adverts and share messages of the sites that dealt in an attempt."""

@@ -78,7 +78,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return the studies, waiting for a change for a while."""
         async with guarded("ListStudies", context, self._tally):
             self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             serial = await self._hub.changes(request.after, min(request.wait_ms / 1000, MAX_WAIT_S))
             studies = [
                 service_pb2.StudyEntry(
@@ -95,7 +95,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return a study as its statistician signed it."""
         async with guarded("GetStudy", context, self._tally):
             self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             signed = self._hub.signed(request.digest)
             return service_pb2.SignedStudy(
                 canonical=signed.canonical, statistician=signed.statistician, signature=signed.signature
@@ -235,7 +235,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return where every item of a study stands."""
         async with guarded("ListReleases", context, self._tally):
             caller = self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             return list_to_wire(self._hub.review.lines(request.study, caller))
         raise AssertionError("a refused call was aborted")
 
@@ -246,7 +246,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         file = b""
         async with guarded("GetReleaseItem", context, self._tally):
             caller = self._caller(context, *READERS)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             file = item_to_json(self._hub.review.file(request.study, request.item, caller))
         for piece in _pieces(file):
             yield piece
@@ -345,9 +345,13 @@ def _pieces(document: bytes) -> Iterator[service_pb2.ResultChunk]:
         yield service_pb2.ResultChunk(document=document[start : start + MAX_CHUNK_BYTES])
 
 
-def _check_version(version: int) -> None:
+def check_version(version: int) -> None:
+    """Raise RemoteProtocolError W1, which names both, for another wire version than ours."""
     if version != WIRE_VERSION:
-        raise RemoteProtocolError("W1", f"wire version {version}; this coordinator speaks {WIRE_VERSION}")
+        raise RemoteProtocolError(
+            "W1",
+            f"wire version {version}; this coordinator speaks {WIRE_VERSION}: install the version of cohortsum that it has",
+        )
 
 
 def _status_to_wire(status: StudyStatus) -> service_pb2.StudyStatus:

@@ -19,7 +19,11 @@ from cohortsum.study.definition.problems import Place, Problems
 from cohortsum.study.definition.reading import Reading
 from cohortsum.study.definition.tree import read_json
 from cohortsum.study.definition.variables import declared, derive, expand
+from cohortsum.study.formats import other_major
 from cohortsum.study.variables import Variable
+
+CANONICAL = "cohortsum.study/1"
+"""The format of canonical bytes. They do not say so; those of a later one say theirs under ``format``, which no study of this one has."""
 
 
 def freeze(study: Study) -> FrozenStudy:
@@ -83,10 +87,15 @@ def freeze(study: Study) -> FrozenStudy:
 def parse_canonical(canonical: bytes) -> FrozenStudy:
     """Return the study in canonical bytes; freezing and parsing are inverse to each other.
 
-    Raises StudyFileError for anything else, other encodings of the same study included: a signature covers bytes, and
+    Raises StudyFileError for anything else: what names another format, and other encodings of the same study included: a signature covers bytes, and
     one study has one digest.
     """
-    study = freeze(validate(read_json(canonical), Place("canonical study", {})))
+    tree = read_json(canonical)
+    if other := other_major(tree, "format", CANONICAL):
+        raise StudyFileError(
+            f"canonical study: format {other}; expected {CANONICAL}: install the cohortsum version that its statistician has"
+        )
+    study = freeze(validate(tree, Place("canonical study", {})))
     if study.canonical != canonical:
         raise StudyFileError(
             "canonical study: these bytes are not in canonical form; freeze the study file again"
