@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -35,12 +35,21 @@ class Server:
 
     port: int
     password: str = field(repr=False)
+    control: Callable[..., None] = field(repr=False, default=lambda *_: None)
 
     def url(self, user: str, database: str) -> str:
         return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
 
     def owner(self, database: str) -> URL:
         return URL.create("postgresql+psycopg", OWNER, self.password, "127.0.0.1", self.port, database)
+
+    def stop(self) -> None:
+        """Stop as a machine that is switched off does: open connections break, what was committed stays."""
+        self.control("stop", "-m", "immediate")
+
+    def start(self) -> None:
+        """Start again, on the same port."""
+        self.control("start")
 
     def made(self) -> str:
         """Make an empty database and return its owner's URL."""
@@ -81,11 +90,15 @@ def running() -> Generator[Server]:
         kinds = ("--auth=scram-sha-256", "-E", "UTF8", "--locale=C", "-N")
         run(initdb, "-D", data, "-U", OWNER, secret, *kinds)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off -c timezone=Asia/Kathmandu"
-        run(control, "-D", data, "-w", "-l", str(home / "log"), "-o", options, "start")
+
+        def pg_ctl(action: str, *more: str) -> None:
+            run(control, "-D", data, "-w", "-l", str(home / "log"), "-o", options, *more, action)
+
+        pg_ctl("start")
         try:
-            yield Server(port, password)
+            yield Server(port, password, pg_ctl)
         finally:
-            run(control, "-D", data, "-w", "-m", "immediate", "stop")
+            pg_ctl("stop", "-m", "immediate")
 
 
 def _program(name: str) -> str:

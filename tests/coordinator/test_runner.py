@@ -12,7 +12,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
 from cohortsum.coordinator.store import RoundRow
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.denylist import Denied, DenyList, without_denied
 from cohortsum.protocol.envelope import Signer

@@ -302,6 +302,7 @@ class Loopback:
         gather_s: how long an attempt waits for its sites to be present.
         clock: for enrolment and gathering; with one the study's own window counts.
         guests: further lines of the roster.
+        store: URL of the coordinator's database; SQLite in the folder by default.
     """
 
     def __init__(
@@ -313,6 +314,7 @@ class Loopback:
         gather_s: float = LIMIT_S,
         clock: Clock | None = None,
         guests: Iterable[str] = (),
+        store: str = "",
     ) -> None:
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
         self.roster = pinned_roster(sites, guests)
@@ -326,7 +328,7 @@ class Loopback:
             )
             for index in range(sites)
         ]
-        self.store = Store(sqlite_url(folder / "coordinator.db"))
+        self.store = Store(store or sqlite_url(folder / "coordinator.db"))
         self.wire = Wire()
         self.port = 0
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -382,6 +384,10 @@ class Loopback:
     @property
     def line(self) -> Line:
         return Line(f"127.0.0.1:{self.port}", PATIENCE_S)
+
+    def line_of(self, _site: str) -> Line:
+        """Return the line of one site's node."""
+        return self.line
 
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
@@ -447,9 +453,10 @@ class Loopback:
 
     async def _node(self, site: Site) -> None:
         session, name = StudySession(site), site.signer.identity.id
+        line = self.line_of(name)
         try:
-            async with Connection(self.line, site.signer, self.roster) as connection:
-                caller = Caller(connection, self.line, name)
+            async with Connection(line, site.signer, self.roster) as connection:
+                caller = Caller(connection, line, name)
                 request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=self.study.digest)
                 held = await caller.call(lambda stub: stub.GetStudy(request, timeout=LIMIT_S))
                 signed = SignedStudy(held.canonical, held.statistician, held.signature)
