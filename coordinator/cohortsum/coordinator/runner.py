@@ -325,7 +325,9 @@ class StudyRunner:
     ) -> tuple[str, tuple[int, ...] | None]:
         """Note how an attempt ended; return why, and whom the next one is bound to: nobody (empty), or None where none was named."""
         course.dealt = None
-        binding = () if ended.closed else ended.survivors or None
+        # an attempt in which nobody dealt anything is over without a tombstone
+        free = ended.closed or not (ended.advertised or ended.survivors)
+        binding = () if free else ended.survivors or None
         self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
         self._log.info(
             "round.aborted",
