@@ -10,6 +10,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -83,7 +84,8 @@ def running() -> Generator[Server]:
                 shutil.chown(path, user)
 
         def run(*command: str) -> None:
-            subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, cwd=home, timeout=120)  # noqa: S603
+            words = command if user is None else (*_as(user), *command)
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=home, timeout=120)  # noqa: S603
 
         data, port = str(home / "data"), _free_port()
         secret = f"--pwfile={home / 'password'}"
@@ -99,6 +101,13 @@ def running() -> Generator[Server]:
             yield Server(port, password, pg_ctl)
         finally:
             pg_ctl("stop", "-m", "immediate")
+
+
+def _as(user: str) -> tuple[str, ...]:
+    """Return what runs a command under an account; a process that has gRPC in it may not fork, as `subprocess` would for this."""
+    account = pwd.getpwnam(user)
+    code = f"import os, sys; os.setgroups([]); os.setgid({account.pw_gid}); os.setuid({account.pw_uid}); os.execv(sys.argv[1], sys.argv[1:])"
+    return (sys.executable, "-c", code)
 
 
 def _program(name: str) -> str:

@@ -7,7 +7,7 @@ survivor the survivors that were named; and no person's id is on any disk but th
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from sqlalchemy import select
 from cohortsum.coordinator.store import MessageRow, RoundRow, Store, StudyRow
 from cohortsum.coordinator.trail import kept_transcript
 from cohortsum.protocol.codec import decode, packet_from_bytes
-from cohortsum.protocol.messages import Consistency, Kind
+from cohortsum.protocol.messages import Consistency, DataShares, GateShares, Kind
 from cohortsum.protocol.proof import read_transcript
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.planning import plan_study
+from cohortsum.wire.v1 import round_pb2
 
 Deeds = dict[tuple[bytes, str], bytes]
 OF_KIND = {Kind.GATE_SHARES.name: "answered gate", Kind.DATA_SHARES.name: "answered data"}
@@ -85,6 +86,33 @@ def check_site(ledger: Path, site: str, store: Store, whole: bool = True) -> Non
                 assert deeds[context, OF_KIND[kind]] == digest
             case _:
                 pass
+
+
+def check_answers(received: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
+    """Fail unless every site gave one kind of share for each peer, and the same bytes whenever it was asked again.
+
+    Args:
+        received: what the coordinator got of each site, by its id: kind and packet.
+    """
+    for site, packets in received.items():
+        answers: dict[tuple[bytes, str], set[bytes]] = {}
+        for kind, data in packets:
+            if kind in OF_KIND:
+                envelope = round_pb2.Packet.FromString(data).envelope
+                answers.setdefault((envelope.context, kind), set()).add(data)
+        assert all(len(once) == 1 for once in answers.values()), site
+        for (context, kind), (data,) in answers.items():
+            envelope = round_pb2.Packet.FromString(data).envelope
+            message = decode(Kind(envelope.kind), envelope.payload)
+            if isinstance(message, GateShares):
+                assert not message.gate.keys() & message.mask.keys()
+            elif isinstance(message, DataShares) and (context, Kind.GATE_SHARES.name) in answers:
+                (gate,) = answers[context, Kind.GATE_SHARES.name]
+                before = decode(Kind.GATE_SHARES, round_pb2.Packet.FromString(gate).envelope.payload)
+                assert isinstance(before, GateShares)
+                assert message.data.keys() == before.gate.keys()
+            else:
+                raise AssertionError(f"{site}: {kind} without gate shares before it")
 
 
 def check_transcripts(store: Store, rosters: dict[int, Roster]) -> int:

@@ -20,7 +20,7 @@ from cohortsum.protocol.messages import Kind
 from tests.edges.harness import PATIENCE_S, Loopback, study_with
 from tests.edges.oracle import check_pooled
 from tests.edges.test_line import check_once
-from tests.faults.invariants import check_no_id, check_one_sum, check_site, check_transcripts
+from tests.faults.invariants import check_answers, check_no_id, check_one_sum, check_site, check_transcripts
 from tests.faults.proxy import Proxy
 from tests.protocol.lies import TO_COORDINATOR
 
@@ -84,6 +84,7 @@ class ProxiedTown(Loopback):
         await asyncio.gather(*self.tasks.values())
         for index in range(self.count):
             check_site(self.folder / f"site{index}" / "ledger.db", f"site{index}", self.store)
+        check_answers(self.wire.received)
         check_one_sum(self.store)
         check_transcripts(self.store, {self.roster.version: self.roster})
         check_no_id(self.folder, self.count)
