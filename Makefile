@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PURE := audit crypto ledger noise protocol rank_search report study truths
 APART := admin cli coordinator edges node
 
-.PHONY: demo test check mypy pyright wheel format search bench truths bundle clean
+.PHONY: demo test check mypy pyright wheel format search faults bench truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -41,6 +41,9 @@ format: $(VENV)/.installed-dev
 
 search: $(VENV)/.installed-dev   ## the long searches that `make test` leaves out
 	$(BIN)/python -m pytest -m exhaustive --override-ini='addopts=--strict-markers --import-mode=importlib'
+
+faults: $(VENV)/.installed-dev   ## real processes killed, cut off and stopped, at every step of a round
+	$(BIN)/python -m pytest -m faults --override-ini='addopts=--strict-markers --import-mode=importlib'
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py

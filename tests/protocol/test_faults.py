@@ -347,9 +347,9 @@ def test_too_many_that_stay_away_end_the_attempt_and_what_comes_then_opens_nothi
     assert isinstance(consortium.coordinator.state, Aborted)
     cut.heal()
     assert isinstance(consortium.coordinator.state, Aborted)
-    spent = {index for where, index, packet in consortium.log if packet.envelope.kind is Kind.MASKED}
+    spent = {index for _, index, packet in consortium.log if packet.envelope.kind is Kind.MASKED}
     assert bool(spent) is (kind not in (Kind.ADVERT, Kind.SHARES))  # before the masked input an abort is free
-    abort = [packet for where, _, packet in consortium.log if packet.envelope.kind is Kind.ABORT]
+    abort = [packet for _, _, packet in consortium.log if packet.envelope.kind is Kind.ABORT]
     assert isinstance(opened(abort[0]), Abort)
 
 
