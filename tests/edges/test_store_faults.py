@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from cohortsum.coordinator import attempt, runner
 from cohortsum.coordinator.attempt_rows import Event, EventKind
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.runner import Outcome
@@ -34,6 +35,13 @@ WRITES = (
     "computed",
     "wrote",
 )
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a store that refuses again at once."""
+    for module in (attempt, runner):
+        monkeypatch.setattr(module, "ASK_AGAIN_S", 0.05)
 
 
 def failing(write: Callable[..., object], at: Callable[..., bool]) -> Callable[..., object]:
