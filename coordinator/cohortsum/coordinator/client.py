@@ -15,7 +15,7 @@ from cohortsum.coordinator.hub import StudyEntry
 from cohortsum.coordinator.release_wire import ReleaseList, decision_to_wire, list_from_wire
 from cohortsum.coordinator.status import AttemptStatus, SiteStatus, StudyStatus
 from cohortsum.crypto.certificates import certify, trust_anchor
-from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError
+from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError, RemoteProtocolError
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.limits import MAX_DOCUMENT_BYTES, MAX_LISTED, caller_options
@@ -23,6 +23,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.report.item_file import ItemFile, item_from_json
+from cohortsum.study.definition.fields import utc
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
 from cohortsum.study.release.decision import Decision
@@ -81,22 +82,7 @@ class Desk:
         held = await self._asked(
             self._stub.GetStatus(service_pb2.GetStatusRequest(digest=digest), timeout=TIMEOUT_S)
         )
-        return StudyStatus(
-            held.digest,
-            held.name,
-            held.version,
-            held.state,
-            held.reason,
-            _moment(held.enrolment_closes),
-            tuple(
-                SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites
-            ),
-            tuple(
-                AttemptStatus(one.iteration, one.attempt, one.state, one.reason, tuple(one.survivors))
-                for one in held.attempts
-            ),
-            tuple(held.blocks),
-        )
+        return status_from_wire(held)
 
     async def result(self, digest: bytes) -> ResultDocument:
         """Return the released document of a study; raises AuthenticationError if it is about another one."""
@@ -176,5 +162,31 @@ async def open_desk(target: str, signer: Signer, roster: Roster) -> AsyncGenerat
         yield Desk(service_pb2_grpc.ConsortiumStub(checked), target)
 
 
+def status_from_wire(held: service_pb2.StudyStatus) -> StudyStatus:
+    """Return where a study stands, as the coordinator says; raises RemoteProtocolError (M2) for a time that is none."""
+    return StudyStatus(
+        held.digest,
+        held.name,
+        held.version,
+        held.state,
+        held.reason,
+        _moment(held.enrolment_closes),
+        tuple(SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites),
+        tuple(
+            AttemptStatus(one.iteration, one.attempt, one.state, one.reason, tuple(one.survivors))
+            for one in held.attempts
+        ),
+        tuple(held.blocks),
+    )
+
+
 def _moment(text: str) -> datetime | None:
-    return None if not text else datetime.fromisoformat(text)
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return utc(moment)
+    except ValueError:
+        pass
+    raise RemoteProtocolError("M2", "a time in the status of a study is none, or has no time zone")

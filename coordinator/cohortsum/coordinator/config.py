@@ -6,15 +6,17 @@ Paths are relative to the file. Unknown keys are refused.
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from cohortsum.coordinator.addresses import Network, parse_network
 from cohortsum.coordinator.limits import AS_BUILT, Limits
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.definition.tree import read_yaml
 
 SQLITE = "sqlite:///"
+LONGEST_S = 1e9
+"""Of a wait: beyond it no date might be left for its end."""
 
 
 def _network(text: object) -> Network:
@@ -57,12 +59,12 @@ class CoordinatorConfig(BaseModel):
     store: str
     spool: Path
     results: Path
-    enrol_s: Annotated[float, Field(gt=0)] | None = None
-    gather_s: Annotated[float, Field(gt=0)] | None = None
-    step_max_s: Annotated[float, Field(gt=0)] | None = None
+    enrol_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    gather_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    step_max_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
     process: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,32}$")] = ""
     lease_s: Annotated[float, Field(ge=1, le=600)] = 15.0
-    grace_s: Annotated[float, Field(ge=0)] = 5.0
+    grace_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 5.0
     metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
     notices: NoticeSettings | None = None
     allow: tuple[Annotated[Network, BeforeValidator(_network)], ...] = ()
@@ -80,10 +82,8 @@ def read_file(path: Path) -> bytes:
 def load_coordinator_config(path: Path) -> CoordinatorConfig:
     """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
     try:
-        held = yaml.safe_load(read_file(path).decode())
+        held, _ = read_yaml(read_file(path), path.name)
         config = CoordinatorConfig.model_validate(held, context={"folder": path.parent})
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
     except ValidationError as error:
         faults = (
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)

@@ -365,7 +365,10 @@ class StudySession:
         return {asked.name: asked.people for asked in sets}
 
     def _refuse(self, joined: Joined, packet: Packet, error: RemoteProtocolError) -> tuple[Send, ...]:
-        """Keep the evidence that a refused packet gives, before anything else; then complain and leave the attempt, if it is one."""
+        """Keep the evidence that a refused packet gives, before anything else; then complain and leave the attempt, if it is one.
+
+        A refused opening of another attempt, a replayed one say, leaves the open one alone.
+        """
         self._log.warning("message.refused", check=error.check, sentence=error.message)
         machine = self._machine
         if machine is None:

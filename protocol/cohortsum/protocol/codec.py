@@ -60,6 +60,8 @@ MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
 MAX_AHEAD = 64
 """Secrets that one attempt may deal for later iterations."""
+MAX_COUNTER = 2**48
+"""Masked inputs of one site in all its life; ledgers keep counters as signed 64-bit integers."""
 MAX_WAIVERS = 200
 """Of one site."""
 
@@ -283,6 +285,8 @@ def _advert(held: wire.Advert) -> Advert:
     slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
     for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
+    if held.counter > MAX_COUNTER:
+        raise _malformed(f"counter is {held.counter}, no site has made more than {MAX_COUNTER} masked inputs")
     return Advert(
         held.channel_key,
         held.mask_key,
@@ -452,8 +456,10 @@ def _sized(data: bytes, size: int, name: str) -> bytes:
 
 
 def _text(text: str, name: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
-        raise _malformed(f"{name} must have 1 to {MAX_TEXT_BYTES} bytes")
+    if (
+        not 0 < len(text.encode()) <= MAX_TEXT_BYTES or not text.isprintable()
+    ):  # a terminal obeys what it does not show
+        raise _malformed(f"{name} must be one printable line of 1 to {MAX_TEXT_BYTES} bytes")
     return text
 
 

@@ -375,7 +375,7 @@ def _as_schema_2(data: bytes) -> bytes:
         return data
     try:
         held = json.loads(data)
-    except ValueError:
+    except (RecursionError, ValueError):
         return data
     if not isinstance(held, dict) or cast("dict[str, object]", held).get("schema") != SCHEMA_1:
         return data
