@@ -309,6 +309,7 @@ class Loopback:
         clock: for enrolment and gathering; with one the study's own window counts.
         guests: further lines of the roster.
         evidence: where the coordinator keeps evidence against sites.
+        store: URL of the coordinator's database; SQLite in the folder by default.
     """
 
     def __init__(
@@ -321,6 +322,7 @@ class Loopback:
         clock: Clock | None = None,
         guests: Iterable[str] = (),
         evidence: EvidenceBook | None = None,
+        store: str = "",
     ) -> None:
         self.evidence = evidence
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
@@ -335,7 +337,7 @@ class Loopback:
             )
             for index in range(sites)
         ]
-        self.store = Store(sqlite_url(folder / "coordinator.db"))
+        self.store = Store(store or sqlite_url(folder / "coordinator.db"))
         self.wire = Wire()
         self.port = 0
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -401,6 +403,10 @@ class Loopback:
     def line(self) -> Line:
         return Line(f"127.0.0.1:{self.port}", PATIENCE_S)
 
+    def line_of(self, _site: str) -> Line:
+        """Return the line of one site's node."""
+        return self.line
+
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
         self._server, self.port = secure_server(
@@ -465,9 +471,10 @@ class Loopback:
 
     async def _node(self, site: Site) -> None:
         session, name = self.make_session(site), site.signer.identity.id
+        line = self.line_of(name)
         try:
-            async with Connection(self.line, site.signer, self.roster) as connection:
-                caller = Caller(connection, self.line, name)
+            async with Connection(line, site.signer, self.roster) as connection:
+                caller = Caller(connection, line, name)
                 request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=self.study.digest)
                 held = await caller.call(lambda stub: stub.GetStudy(request, timeout=LIMIT_S))
                 signed = SignedStudy(held.canonical, held.statistician, held.signature)

@@ -26,7 +26,7 @@ from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.sealing import SealedRounds
 from cohortsum.coordinator.spool import Spool, Upload
-from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import FencedError, RemoteProtocolError, StoreError
 from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
@@ -283,6 +283,10 @@ class Attempt:
         """Run background work; if it fails, the round ends with a reason instead of waiting for ever."""
         try:
             await work
+        except (
+            FencedError
+        ):  # whoever has taken over goes on with this attempt: no site hears a word of its end
+            self._log.error("round.fenced")
         except Exception as error:
             self._log.exception("round.failed", error=type(error).__name__)
             if isinstance(self.machine.state, Opened | Aborted):
@@ -324,6 +328,8 @@ class Attempt:
                     reach("hub.r5.before")
                     effects = combined()
                     reach("hub.r5.noted")
+                except FencedError:
+                    raise
                 except StoreError as error:
                     self._log.error("round.not_kept", sentence=error.message)
                     await asyncio.sleep(ASK_AGAIN_S)
@@ -360,7 +366,19 @@ class Attempt:
             effects = self.machine.deadline_passed(step, final)
             moved = effects and not isinstance(self.machine.state, Aborted)
             late = (Event(EventKind.LATE, content=step.encode()),) if moved else ()
-            self._spawn(self._apply((*late, *effects)))
+            self._spawn(self._moved_on((*late, *effects)))
+
+    async def _moved_on(self, effects: "tuple[CoordinatorEffect | Event, ...]") -> None:
+        """Carry out what a deadline brings. No call follows that would be repeated, so a store that refuses is asked again."""
+        while True:
+            try:
+                return await self._apply(effects)
+            except FencedError:
+                raise
+            except StoreError as error:
+                self._log.error("round.not_kept", sentence=error.message)
+                effects = ()
+                await asyncio.sleep(ASK_AGAIN_S)
 
     def _clear_deadline(self) -> None:
         for deadline in self._deadlines:

@@ -183,9 +183,11 @@ class StudyRecord:
         survivors: Sequence[int],
         sums: Mapping[str, Integers],
     ) -> None:
-        """Note an opened sum, before any site hears of it."""
+        """Note an opened sum, before any site hears of it; again, where nobody knows whether the first time was kept."""
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
+            if row.state == "opened":
+                return
             row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
             forget_events(session, context)
             session.add(

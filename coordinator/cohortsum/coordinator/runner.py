@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from cohortsum.coordinator.amendment import Earlier
-from cohortsum.coordinator.attempt import Attempt
+from cohortsum.coordinator.attempt import ASK_AGAIN_S, Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
@@ -33,7 +33,7 @@ from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import WORD_BYTES, Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.errors import CohortsumError, FencedError, RemoteProtocolError, StoreError
 from cohortsum.crypto.failpoints import reach
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
@@ -84,6 +84,8 @@ class Pace:
 
 
 STRICTEST = Regimen("dpuk")
+LONGEST_PAUSE_S = 30.0
+"""Between two tries at a store that refuses."""
 AS_WRITTEN = Pace()
 """Every wait as the study has it."""
 
@@ -160,26 +162,44 @@ class StudyRunner:
         self.enrolment.remember(self._signed)
 
     async def run(self) -> Outcome:
-        """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study."""
-        try:
-            self.remember()
-            self._sealed.keep_only(self._record.opened())
-            outcome = await self._released() or await self._enrol_and_attempt()
-            state = outcome.state
-            if self._stopped is not None and outcome.document is None:
-                state, reason = self._stopped
-                outcome = Outcome(None, reason)
-            self._record.enter(state, outcome.reason)
-        except CohortsumError:
-            await self._leave()
-            raise
+        """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study.
+
+        While the store refuses, the study waits and then goes on from what is kept, as after a restart. Raises FencedError where another
+        process has taken over; that one goes on, so no site is sent away.
+        """
+        pause_s = ASK_AGAIN_S
+        while True:
+            try:
+                outcome = await self._run()
+                break
+            except FencedError:
+                raise
+            except StoreError as error:
+                self._log.error("study.waits", sentence=error.message, next_try_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            except CohortsumError:
+                await self._leave()
+                raise
         await self._leave()
         self._log.info(
             "study.ended",
-            released=state == "released",
-            in_review=state == IN_REVIEW,
+            released=self.state == "released",
+            in_review=self.state == IN_REVIEW,
             reason=outcome.reason,
         )
+        return outcome
+
+    async def _run(self) -> Outcome:
+        """Go on from what is kept to the end of the study; raises StoreError where a write is refused on the way."""
+        self.remember()
+        self._sealed.keep_only(self._record.opened())
+        outcome = await self._released() or await self._enrol_and_attempt()
+        state = outcome.state
+        if self._stopped is not None and outcome.document is None:
+            state, reason = self._stopped
+            outcome = Outcome(None, reason)
+        self._record.enter(state, outcome.reason)
         return outcome
 
     async def stop(self, state: str, reason: str) -> None:
@@ -313,7 +333,9 @@ class StudyRunner:
     ) -> tuple[str, tuple[int, ...] | None]:
         """Note how an attempt ended; return why, and whom the next one is bound to: nobody (empty), or None where none was named."""
         course.dealt = None
-        binding = () if ended.closed else ended.survivors or None
+        # an attempt in which nobody dealt anything is over without a tombstone
+        free = ended.closed or not (ended.advertised or ended.survivors)
+        binding = () if free else ended.survivors or None
         self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
         self._log.info(
             "round.aborted",
