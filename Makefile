@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 # Two workers share tests of pure computing one by one, and by files those that keep to ports and folders of their own. Everything
 # else runs alone: whole consortia of processes, and stories in which sites vanish at moments that a busy machine would shift.
 PURE := audit crypto fuzz ledger noise protocol rank_search report study truths
-APART := admin cli coordinator edges node
+APART := admin attacks cli coordinator edges golden node release
 
-.PHONY: demo test check mypy pyright wheel format search fuzz bench truths bundle clean
+.PHONY: demo test check mypy pyright wheel format search fuzz faults bench truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -48,6 +48,9 @@ FUZZ_RUNS ?= 0
 FUZZ_TARGETS ?=
 fuzz: $(VENV)/.installed-fuzz   ## FUZZ_SECONDS= and FUZZ_RUNS= per target, FUZZ_TARGETS= by name, all by default
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --runs $(FUZZ_RUNS) $(FUZZ_TARGETS)
+
+faults: $(VENV)/.installed-dev   ## real processes killed, cut off and stopped, at every step of a round
+	$(BIN)/python -m pytest -m faults --override-ini='addopts=--strict-markers --import-mode=importlib'
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py

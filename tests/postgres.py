@@ -10,8 +10,9 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -35,12 +36,21 @@ class Server:
 
     port: int
     password: str = field(repr=False)
+    control: Callable[..., None] = field(repr=False, default=lambda *_: None)
 
     def url(self, user: str, database: str) -> str:
         return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
 
     def owner(self, database: str) -> URL:
         return URL.create("postgresql+psycopg", OWNER, self.password, "127.0.0.1", self.port, database)
+
+    def stop(self) -> None:
+        """Stop as a machine that is switched off does: open connections break, what was committed stays."""
+        self.control("stop", "-m", "immediate")
+
+    def start(self) -> None:
+        """Start again, on the same port."""
+        self.control("start")
 
     def made(self) -> str:
         """Make an empty database and return its owner's URL."""
@@ -74,18 +84,30 @@ def running() -> Generator[Server]:
                 shutil.chown(path, user)
 
         def run(*command: str) -> None:
-            subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, cwd=home, timeout=120)  # noqa: S603
+            words = command if user is None else (*_as(user), *command)
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=home, timeout=120)  # noqa: S603
 
         data, port = str(home / "data"), _free_port()
         secret = f"--pwfile={home / 'password'}"
         kinds = ("--auth=scram-sha-256", "-E", "UTF8", "--locale=C", "-N")
         run(initdb, "-D", data, "-U", OWNER, secret, *kinds)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off -c timezone=Asia/Kathmandu"
-        run(control, "-D", data, "-w", "-l", str(home / "log"), "-o", options, "start")
+
+        def pg_ctl(action: str, *more: str) -> None:
+            run(control, "-D", data, "-w", "-l", str(home / "log"), "-o", options, *more, action)
+
+        pg_ctl("start")
         try:
-            yield Server(port, password)
+            yield Server(port, password, pg_ctl)
         finally:
-            run(control, "-D", data, "-w", "-m", "immediate", "stop")
+            pg_ctl("stop", "-m", "immediate")
+
+
+def _as(user: str) -> tuple[str, ...]:
+    """Return what runs a command under an account; a process that has gRPC in it may not fork, as `subprocess` would for this."""
+    account = pwd.getpwnam(user)
+    code = f"import os, sys; os.setgroups([]); os.setgid({account.pw_gid}); os.setuid({account.pw_uid}); os.execv(sys.argv[1], sys.argv[1:])"
+    return (sys.executable, "-c", code)
 
 
 def _program(name: str) -> str:

@@ -7,7 +7,7 @@ replayed, doubled or reordered but by the script, which has all of it. At any ti
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from cohortsum.protocol.messages import (
     Advert,
     Adverts,
     Closing,
+    Consistency,
     DataShares,
     Delivery,
     Envelope,
@@ -207,8 +208,9 @@ class Hand:
         ]
         words = np.ascontiguousarray(total).view(np.uint64)
         index = survivors[0]
-        statement = self._answer(Kind.CONSISTENCY, index)
-        closing = Closing(statement, result_digest(words))
+        signed = codec.decode(Kind.CONSISTENCY, self.sent[Kind.CONSISTENCY][index].envelope.payload)
+        assert isinstance(signed, Consistency)
+        closing = Closing(signed.statement, result_digest(words))
         if not seen:
             return closing, ()
         opened = self.gate_opening(index)
@@ -216,7 +218,7 @@ class Hand:
         loot = self.loot()
         data = {owner: seed for owner in survivors if (seed := loot.seed("data", owner)) is not None}
         return (
-            Closing(statement, closing.result_digest, data, opened.dropped),
+            replace(closing, data=data, mask=opened.dropped),
             tuple(words_to_bytes(self.words[owner]) for owner in survivors),
         )
 
@@ -278,11 +280,6 @@ class Hand:
                 if owner in held:
                     found[holder] = held[owner]
         return found
-
-    def _answer(self, kind: Kind, index: int) -> bytes:
-        message = codec.decode(kind, self.sent[kind][index].envelope.payload)
-        statement: bytes = getattr(message, "statement")  # noqa: B009
-        return statement
 
     def _indices(self, envelopes: Iterable[Envelope]) -> list[int]:
         return [self.index_of(envelope) for envelope in envelopes]

@@ -102,7 +102,6 @@ class Machines:
         self.consortium, self.hostile = consortium, hostile
         self.bent, self.poisoned = bent or {}, poisoned or {}
         self.betrayed: dict[tuple[bytes, int], Betrayed] = {}
-        self.effects: dict[int, list[SiteEffect]] = {index: [] for index in consortium.machines}
         self.seen: dict[int, Integers] = {}
 
     @property
@@ -143,7 +142,6 @@ class Machines:
             self._betray(index)
         sends: list[Send] = []
         for effect in effects:
-            self.effects[index].append(effect)
             match effect:
                 case Send():
                     sends.append(self._bend(index, effect))

@@ -32,7 +32,7 @@ from cohortsum.protocol.messages import (
 )
 from cohortsum.protocol.plan import PlannedBlock
 from cohortsum.protocol.roster import Identity, Role
-from cohortsum.protocol.seeds import HeldShares, Seeds, SharedSeeds, advertise, deal
+from cohortsum.protocol.seeds import HeldShares, Seeds, SharedSeeds, advertise, deal, pack_shares
 from cohortsum.protocol.site_states import Advertised
 from cohortsum.wire.v1 import service_pb2, service_pb2_grpc
 from tests.admin import desk
@@ -424,6 +424,29 @@ def test_attack_a17_a_dealer_takes_a_polynomial_of_another_degree(
     else:
         assert isinstance(ended.state, Opened)
         assert ended.state.values.tolist() == sites.consortium.expected(range(N))
+
+
+@pytest.mark.parametrize("what", ["another share", "no field element"])
+def test_attack_a17_a_dealer_seals_other_shares_than_it_signed(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Found before anything is masked: every holder stops, and names it to the coordinator."""
+
+    def pack(held: Sequence[HeldShares], dealer: int, holder: int, h1: bytes) -> bytes:
+        packed = pack_shares(held, dealer, holder, h1)
+        if dealer != 0:
+            return packed
+        return packed[:-32] + b"\xff" * 32 if what == "no field element" else packed[:-32] + bytes(32)
+
+    monkeypatch.setattr(site_machine, "pack_shares", pack)
+    ended = coordinate(Machines(consortium_of(N), frozenset({0})))
+    assert ended.refusals == dict.fromkeys(range(N), ("R2.7", "site0"))
+    assert ended.blamed == {("R2.7", f"site{index}") for index in range(N)}
+    assert {audit.sentence for audit in ended.audits} == {
+        f"site{index} complains about site0 (R2.7)" for index in range(N)
+    }
+    assert ended.uploads == {}
+    assert isinstance(ended.state, Aborted)
 
 
 def wrong(message: Message) -> Message:

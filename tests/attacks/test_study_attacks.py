@@ -303,7 +303,7 @@ def test_attack_a08_another_wire_version_is_spoken(tmp_path: Path, version: int)
             assert (await stub.GetStudy(request, timeout=10)).canonical
             return error.value.details() or ""
 
-    assert asyncio.run(script()) == "refused (W1)"
+    assert "W1" in asyncio.run(script())
 
 
 # A12

@@ -45,8 +45,8 @@ DONE = Deed(DeedKind.STARTED, by="hub")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store(sqlite_url(tmp_path / "hub.db"), tmp_path / AUDIT)) as held:
+def store(database: str, tmp_path: Path) -> Iterator[Store]:
+    with closing(Store(database, tmp_path / AUDIT)) as held:
         yield held
 
 
@@ -199,9 +199,9 @@ def test_a_store_without_a_log_writes_none(tmp_path: Path) -> None:
     assert not (tmp_path / AUDIT).exists()
 
 
-def test_two_coordinators_do_not_write_one_log(store: Store, tmp_path: Path) -> None:
+def test_two_coordinators_do_not_write_one_log(store: Store, database: str, tmp_path: Path) -> None:
     store.note(DONE)
-    with closing(Store(sqlite_url(tmp_path / "hub.db"), tmp_path / AUDIT)) as other:
+    with closing(Store(database, tmp_path / AUDIT)) as other:
         assert len(lines_in(other)) == 2  # whoever only looks may
         with pytest.raises(StoreError, match="no other coordinator runs here"):
             other.note(DONE)

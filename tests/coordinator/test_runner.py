@@ -12,7 +12,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
 from cohortsum.coordinator.store import RoundRow
-from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.denylist import Denied, DenyList, without_denied
 from cohortsum.protocol.envelope import Signer
@@ -146,16 +146,16 @@ def test_a_survivor_that_is_denied_before_a_restart_ends_the_study_with_its_name
 
 @asynccontextmanager
 async def failing(town: Loopback, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
-    """Let the study run into a store that refuses everything once enrolment is over."""
+    """Let the study run into a fault that no waiting cures once enrolment is over."""
 
     def refuse(_record: StudyRecord, _moment: datetime) -> None:
-        raise StoreError("the disk is full")
+        raise ConfigurationError("a setting does not hold")
 
     monkeypatch.setattr(StudyRecord, "close_window", refuse)
     ending = asyncio.create_task(town.runner.run())
     await asyncio.sleep(0)
     yield
-    with pytest.raises(StoreError, match="the disk is full"):
+    with pytest.raises(ConfigurationError, match="does not hold"):
         await ending
 
 

@@ -119,18 +119,19 @@ def ended(url: str, process: int) -> None:
 
 
 def test_who_sleeps_in_its_turn_loses_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_S", 0.2)
-
-    def sleep(store: Store) -> None:
+    def sleep(store: Store, process: int) -> None:
+        monkeypatch.setattr(module, "IDLE_S", 0.5)
         with store.transaction() as session:
+            monkeypatch.undo()
             session.add(FactRow(name="sleeper", value="yes"))
             session.flush()
-            ended(postgres_url, int(session.scalar(text("SELECT pg_backend_pid()")) or 0))
-            write(other, "waker")
+            ended(postgres_url, process)
 
     with closing(Store(postgres_url)) as one, closing(Store(postgres_url)) as other:
+        process = process_of(one)
         with pytest.raises(StoreError):
-            sleep(one)
+            sleep(one, process)
+        write(other, "waker")
         assert (value(one, "sleeper"), value(one, "waker")) == (None, "yes")
 
 

@@ -66,7 +66,7 @@ def test_a_certificate_names_its_identity_hosts_times_and_uses() -> None:
     assert held.issuer.rfc4514_string() == "CN=hub identity"
     names = held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["hub", "localhost"]
-    assert held.not_valid_before_utc == (NOW - timedelta(minutes=5)).replace(microsecond=0)
+    assert held.not_valid_before_utc == (NOW - 2 * HOUR).replace(microsecond=0)
     assert held.not_valid_after_utc == (NOW + HOUR).replace(microsecond=0)
     basic = held.extensions.get_extension_for_class(x509.BasicConstraints)
     assert basic.critical
@@ -281,7 +281,7 @@ def test_a_server_is_reached_under_its_own_names_only(tmp_path: Path) -> None:
     [
         (NOW - 2 * HOUR, "certificate has expired"),
         (NOW - HOUR - timedelta(seconds=2), "certificate has expired"),
-        (NOW + HOUR, "not yet valid"),
+        (NOW + 3 * HOUR, "not yet valid"),
     ],
 )
 def test_a_certificate_out_of_its_time_is_refused_at_either_end(
@@ -293,8 +293,8 @@ def test_a_certificate_out_of_its_time_is_refused_at_either_end(
         shake_hands(tmp_path, hub(), amc(now=now))
 
 
-def test_a_clock_five_minutes_ahead_does_no_harm(tmp_path: Path) -> None:
-    ahead = NOW + timedelta(minutes=4)
+def test_a_clock_that_is_an_hour_ahead_does_no_harm(tmp_path: Path) -> None:
+    ahead = NOW + HOUR
     assert shake_hands(tmp_path, hub(now=ahead), amc(now=ahead)) == "TLSv1.3"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.clock import Clock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
@@ -193,6 +194,11 @@ class SeenRunner(StudyRunner):
         assert self._current is not None, "a round is open"
         return self._current.machine
 
+    def expire(self) -> None:
+        """Let the deadline of the step that is waited for pass now."""
+        assert self._current is not None, "a round is open"
+        self._current._expire(self.machine.step or "", True)  # pyright: ignore[reportPrivateUsage]
+
 
 @dataclass
 class Wire:
@@ -302,6 +308,8 @@ class Loopback:
         gather_s: how long an attempt waits for its sites to be present.
         clock: for enrolment and gathering; with one the study's own window counts.
         guests: further lines of the roster.
+        evidence: where the coordinator keeps evidence against sites.
+        store: URL of the coordinator's database; SQLite in the folder by default.
     """
 
     def __init__(
@@ -313,7 +321,10 @@ class Loopback:
         gather_s: float = LIMIT_S,
         clock: Clock | None = None,
         guests: Iterable[str] = (),
+        evidence: EvidenceBook | None = None,
+        store: str = "",
     ) -> None:
+        self.evidence = evidence
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
         self.roster = pinned_roster(sites, guests)
         self._roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
@@ -326,7 +337,7 @@ class Loopback:
             )
             for index in range(sites)
         ]
-        self.store = Store(sqlite_url(folder / "coordinator.db"))
+        self.store = Store(store or sqlite_url(folder / "coordinator.db"))
         self.wire = Wire()
         self.port = 0
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -349,6 +360,7 @@ class Loopback:
             self.pool,
             Pace(None if self.clock else LIMIT_S, self.gather_s, study.deadlines_s.step),
             self.clock,
+            evidence=self.evidence,
         )
         self.hub = Hub(
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
@@ -390,6 +402,10 @@ class Loopback:
     @property
     def line(self) -> Line:
         return Line(f"127.0.0.1:{self.port}", PATIENCE_S)
+
+    def line_of(self, _site: str) -> Line:
+        """Return the line of one site's node."""
+        return self.line
 
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
@@ -455,9 +471,10 @@ class Loopback:
 
     async def _node(self, site: Site) -> None:
         session, name = self.make_session(site), site.signer.identity.id
+        line = self.line_of(name)
         try:
-            async with Connection(self.line, site.signer, self.roster) as connection:
-                caller = Caller(connection, self.line, name)
+            async with Connection(line, site.signer, self.roster) as connection:
+                caller = Caller(connection, line, name)
                 request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=self.study.digest)
                 held = await caller.call(lambda stub: stub.GetStudy(request, timeout=LIMIT_S))
                 signed = SignedStudy(held.canonical, held.statistician, held.signature)

@@ -149,6 +149,26 @@ def test_an_attempt_that_the_sites_bury_binds_nobody_and_the_others_go_on(tmp_pa
     ]
 
 
+def test_an_attempt_in_which_nobody_dealt_is_free_and_the_next_one_follows(tmp_path: Path) -> None:
+    """Three of five adverts are late: with two sites there is no round. Nobody has anything to bury."""
+
+    async def play() -> Outcome:
+        async with Loopback(tmp_path, 5, STEP) as town:
+            holds = [town.hold(f"site{index}", "ADVERT") for index in (1, 2, 3)]
+            ending = town.start()
+            while [state for _, state, _, _ in attempts(tmp_path)] != ["aborted"]:
+                await asyncio.sleep(0.05)
+            for held in holds:
+                held.released.set()
+            async with asyncio.timeout(30):
+                return await ending
+
+    outcome = asyncio.run(play())
+    assert outcome.document is not None, outcome.reason
+    check_pooled(outcome.document, range(5))
+    assert [(number, state) for number, state, _, _ in attempts(tmp_path)] == [(1, "aborted"), (2, "opened")]
+
+
 def test_survivors_whose_gate_shares_are_out_bind_a_retry_and_without_them_there_is_none(
     tmp_path: Path,
 ) -> None:

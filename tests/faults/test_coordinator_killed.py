@@ -36,6 +36,7 @@ def test_at_every_write_of_a_step(tmp_path: Path, step: str) -> None:
                 await town.restart_hub()
                 check_pooled(await town.result(study), range(town.count))
                 assert town.attempts(study) == [(1, 1, "opened")], when
+        town.check_disks()
 
     asyncio.run(told())
 

@@ -41,6 +41,7 @@ def test_the_second_takes_over_where_the_first_was_killed(
             finally:
                 second.kill()
                 second.wait()
+        town.check_disks()
 
     asyncio.run(told())
 
@@ -79,5 +80,6 @@ def test_a_coordinator_that_slept_through_its_lease_writes_and_says_nothing_any_
             finally:
                 second.kill()
                 second.wait()
+        town.check_disks()
 
     asyncio.run(told())

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from cohortsum.coordinator.client import Desk, open_desk
 from cohortsum.coordinator.config import load_coordinator_config
-from cohortsum.coordinator.store import EventRow, RoundRow, Store
+from cohortsum.coordinator.store import EventRow, MessageRow, RoundRow, Store
 from cohortsum.crypto.errors import CohortsumError
 from cohortsum.crypto.failpoints import POINTS, VARIABLE
 from cohortsum.node.files import read_key
@@ -27,6 +27,7 @@ from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition import FrozenStudy
+from tests.faults.invariants import charged, check_no_id, check_one_sum, check_site, check_transcripts, spent
 from tests.life.town import LIMIT_S, STATISTICIAN, Town, free_port
 
 KILLED = -signal.SIGKILL
@@ -153,6 +154,35 @@ class FaultTown(Town):
                 select(RoundRow).where(RoundRow.study == study.digest.hex(), RoundRow.state == "opened")
             )
             return [(bytes.fromhex(row.context), set(row.survivors.split(","))) for row in rows]
+
+    def end_process(self, index: int) -> None:
+        """Ask a node's process to end, and wait until it has; one that is not there has ended."""
+        process = self.processes.pop(index, None)
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+    def kinds_of(self, index: int, context: bytes) -> set[str]:
+        """Return the kinds of messages of a site that had their effect in an attempt."""
+        with self.store() as store, store.transaction() as session:
+            query = select(MessageRow.kind).where(
+                MessageRow.context == context.hex(), MessageRow.sender == self.names[index]
+            )
+            return set(session.scalars(query))
+
+    def check_disks(self, restored: Collection[int] = ()) -> None:
+        """Fail unless what holds after every run (`tests.faults.invariants`) holds here; everything has stopped.
+
+        ``restored`` are sites whose ledger is an older copy.
+        """
+        with self.store() as store:
+            for index, name in enumerate(self.names):
+                ledger = self.folder(index) / "ledger.db"
+                check_site(ledger, name, store, index not in restored)
+                assert charged(ledger) <= spent(ledger)
+            check_one_sum(store)
+            check_transcripts(store, dict(load_pin(self.folder(0)).rosters))
+        check_no_id(self.home, self.count)
 
     def deeds(self, index: int, context: bytes) -> tuple[str, ...]:
         """Return what a site's ledger says that it did in an attempt; the node must not be running as a daemon of this loop."""

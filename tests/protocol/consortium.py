@@ -141,6 +141,7 @@ class Consortium:
         self.coordinator_key = RoundKey(hashlib.sha256(self.seed.encode()).digest()[:16], 1, self.attempt)
         self.coordinator = CoordinatorRound(setup, self.coordinator_key)
         self.uploads: dict[int, Vector] = {}
+        self.made: dict[int, Vector] = {}
         self.down: set[int] = set()
         self.errors: list[tuple[int, RemoteProtocolError]] = []
         self.audits: list[Audit] = []
@@ -216,6 +217,8 @@ class Consortium:
                 case Send():
                     if index in self.down or not self.before_send(index, effect.packet):
                         return
+                    if effect.words is not None:
+                        self.made[index] = effect.words
                     sent = self.to_coordinator(index, effect.packet)
                     if sent is None:
                         continue

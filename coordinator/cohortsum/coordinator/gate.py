@@ -11,28 +11,32 @@ known here, whatever is registered beside them. Whoever is refused for a limit h
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import grpc
 import structlog
-from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
-from grpc_health.v1 import health_pb2
 
 from cohortsum.coordinator.addresses import Network, is_allowed, metered, peer_address
 from cohortsum.coordinator.buckets import Clock, Meter, Meters
+from cohortsum.coordinator.call_rules import RULES, Rule
 from cohortsum.coordinator.callers import Context, identify
 from cohortsum.coordinator.faults import public_fault, public_hints
-from cohortsum.coordinator.limits import AS_BUILT, BODY_S, COSTLY_CALLS, HELD, HOLD_S, IDLE_S, Limits
+from cohortsum.coordinator.limits import (
+    ADDRESSES,
+    AS_BUILT,
+    BODY_S,
+    HELD,
+    HOLD_S,
+    IDLE_S,
+    Limits,
+)
 from cohortsum.coordinator.metrics import Tally
 from cohortsum.coordinator.roll import Roll
 from cohortsum.crypto.errors import CohortsumError, LimitError, RemoteProtocolError
-from cohortsum.protocol.limits import HEALTH, SERVICE, SIZES
 from cohortsum.protocol.shape import MAX_REQUEST_FIELDS, check_shape
-from cohortsum.wire.v1 import service_pb2
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -52,56 +56,8 @@ class Handler(Protocol):
 
 
 WITHOUT = "a call without a request"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What one call may do.
-
-    Attributes:
-        name: of the call, for logs and metrics.
-        request: greatest message, in bytes.
-        kind: its type.
-        costly: it may hold a large message or a thread; few at once per identity.
-        calls: what it costs, in calls.
-    """
-
-    name: str
-    request: int
-    kind: Descriptor
-    costly: bool = False
-    calls: int = 1
-
-
-SERVICES: Mapping[str, ServiceDescriptor] = {
-    SERVICE: service_pb2.DESCRIPTOR.services_by_name["Consortium"],
-    HEALTH: cast("ServiceDescriptor", health_pb2.DESCRIPTOR.services_by_name["Health"]),
-}
-"""What is served at all."""
-
-
-def _rules() -> Mapping[str, Rule]:
-    asks_much = (
-        "GetTrail",
-        "GetTranscript",
-        "GetStatus",
-        "GetResult",
-        "GetBundle",
-        "ListReleases",
-        "GetReleaseItem",
-    )
-    hands_in = ("Submit", "SubmitStudy", "WithdrawStudy", "Decide")
-    rules: dict[str, Rule] = {}
-    for path, sizes in SIZES.items():
-        name = path.rpartition("/")[2]
-        calls = COSTLY_CALLS if name in (*asks_much, "SubmitStudy", "Decide") else 1
-        kind = SERVICES[path.split("/")[1]].methods_by_name[name].input_type
-        rules[path] = Rule(name, sizes.request, kind, name in asks_much or name in hands_in, calls)
-    return rules
-
-
-RULES = _rules()
-"""Every call there is, by its path. Reflection, channelz and the watching of health are none."""
+QUIET_S = 60.0
+"""Seconds between two lines of the log about the same refusal of the same caller."""
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -148,15 +104,15 @@ class Gate(grpc.aio.ServerInterceptor):
 
     async def _serve(self, rule: Rule, handler: Handler, context: Context) -> None:
         address = peer_address(context.peer())
-        meters: tuple[Meter, ...] = ()
         who = metered(address)
+        near = self._meters.of_address(who)
+        meters: tuple[Meter, ...] = (near,)
         try:
             if not is_allowed(address, self._allow):
                 raise LimitError(
                     "this address is not in `allow` of the coordinator's coordinator.yaml; ask its operator to add your network",
                     "address",
                 )
-            near = self._meters.of_address(who)
             self._check(near, rule, "address")
             near.calls.take(rule.calls)
             caller = identify(context, self._roll().now)
@@ -248,14 +204,17 @@ class Gate(grpc.aio.ServerInterceptor):
     async def _refuse(
         self, rule: Rule, context: Context, error: CohortsumError, who: str, meters: Sequence[Meter]
     ) -> None:
-        """Answer with a status; a refusal for a limit waits a little, and is logged once a minute for each who and what."""
+        """Answer with a status, after a little while, so that whoever calls again at once costs little.
+
+        Of one caller a refusal is logged once a minute for each limit and class; all are counted.
+        """
         limit = error.limit if isinstance(error, LimitError) else ""
         self._tally.note(rule.name, error)
-        now = self._clock()
-        if now - self._logged.get((who, limit), -60.0) >= 60.0 or not limit:
-            if len(self._logged) > 4096:
+        now, key = self._clock(), (who, limit or type(error).__name__)
+        if now - self._logged.get(key, -QUIET_S) >= QUIET_S:
+            if len(self._logged) >= ADDRESSES:
                 self._logged.clear()
-            self._logged[who, limit] = now
+            self._logged[key] = now
             log.warning(
                 "call.refused",
                 call=rule.name,
@@ -263,13 +222,13 @@ class Gate(grpc.aio.ServerInterceptor):
                 sentence=error.message,
                 limit=limit,
             )
-        own = meters[0] if meters else None
-        if limit and own is not None and own.held < HELD:
-            own.held += 1
+        holder = meters[0]
+        if holder.held < HELD:
+            holder.held += 1
             try:
                 await asyncio.sleep(HOLD_S)
             finally:
-                own.held -= 1
+                holder.held -= 1
         status, sentence = public_fault(error)
         if limit == "address":
             status = grpc.StatusCode.PERMISSION_DENIED

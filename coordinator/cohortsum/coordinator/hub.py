@@ -18,6 +18,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.bundle import Binder
 from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.limits import AS_BUILT, Limits
 from cohortsum.coordinator.publish import release_folder
@@ -76,6 +77,7 @@ class Place:
         notify: tells the operator.
         papers: the operator's signed files for a roster version; None where there are none, and no proof bundles.
         limits: what callers may ask for.
+        evidence: folder for evidence against sites, which needs ``papers``; None: none is kept.
     """
 
     store: Store
@@ -86,6 +88,14 @@ class Place:
     notify: Callable[[Notice], Awaitable[None]] = _tell_nobody
     papers: Callable[[int], Papers] | None = None
     limits: Limits = AS_BUILT
+    evidence: Path | None = None
+
+    @property
+    def book(self) -> EvidenceBook | None:
+        """Where evidence is kept, or None."""
+        return (
+            None if self.evidence is None or self.papers is None else EvidenceBook(self.evidence, self.papers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +425,7 @@ class Hub:
             place.pace,
             self._clock,
             lambda: find_earlier(place.store, plan, self.roll),
+            place.book,
         )
         self._forget_ended()
         self.adopt(runner)

@@ -82,9 +82,9 @@ BODY_S = 60.0
 IDLE_S = 30.0
 """An upload of which nothing has come for so long is given up, so that the next one finds its place free."""
 HOLD_S = 0.5
-"""A refusal for a limit waits so long, so that whoever calls again at once costs little."""
+"""A refusal waits so long, so that whoever calls again at once costs little."""
 HELD = 64
-"""Refusals of one identity that wait at the same time; further ones are refused at once."""
+"""Refusals of one caller that wait at the same time; further ones are refused at once."""
 ADDRESSES = 4096
 """Addresses that are remembered; the one that was quiet for longest is forgotten."""
 WINDOW_BYTES = 64 * KIB

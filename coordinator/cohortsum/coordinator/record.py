@@ -183,9 +183,11 @@ class StudyRecord:
         survivors: Sequence[int],
         sums: Mapping[str, Integers],
     ) -> None:
-        """Note an opened sum, before any site hears of it."""
+        """Note an opened sum, before any site hears of it; again, where nobody knows whether the first time was kept."""
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
+            if row.state == "opened":
+                return
             row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
             forget_events(session, context)
             session.add(
@@ -331,6 +333,12 @@ class StudyRecord:
                 Deed(DeedKind.MESSAGE_REFUSED, self.study.digest, context, by=sender, detail=check)
             )
             self._refused.add((context, sender, check))
+
+    def evidence_kept(self, context: bytes, digest: bytes, accused: str, check: str) -> None:
+        """Note that evidence against a site is on file, under the SHA-256 of the file."""
+        self._store.note(
+            Deed(DeedKind.EVIDENCE_KEPT, self.study.digest, context, digest, by=accused, detail=check)
+        )
 
     def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
         """Note the named set before any site hears of it: a restarted coordinator must keep to it."""

@@ -19,10 +19,11 @@ from pathlib import Path
 import structlog
 
 from cohortsum.coordinator.amendment import Earlier
-from cohortsum.coordinator.attempt import Attempt
+from cohortsum.coordinator.attempt import ASK_AGAIN_S, Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_for, with_items
 from cohortsum.coordinator.mailbox import Mailbox
@@ -32,12 +33,13 @@ from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import WORD_BYTES, Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.errors import CohortsumError, FencedError, RemoteProtocolError, StoreError
 from cohortsum.crypto.failpoints import reach
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
@@ -82,6 +84,8 @@ class Pace:
 
 
 STRICTEST = Regimen("dpuk")
+LONGEST_PAUSE_S = 30.0
+"""Between two tries at a store that refuses."""
 AS_WRITTEN = Pace()
 """Every wait as the study has it."""
 
@@ -101,6 +105,7 @@ class StudyRunner:
         pace: waits that differ from the study's.
         clock: for enrolment and gathering.
         earlier: finds the released version that this one may build on.
+        evidence: where evidence against sites is kept; None: nowhere.
 
     Attributes:
         kind_of_attempt: the class of its attempts.
@@ -124,11 +129,12 @@ class StudyRunner:
         pace: Pace = AS_WRITTEN,
         clock: Clock | None = None,
         earlier: Callable[[], Earlier | None] = lambda: None,
+        evidence: EvidenceBook | None = None,
     ) -> None:
         self.plan, self.over = plan, False
         self._signed, self._roster, self._signer = signed, roster, signer
         self._folder, self._results, self._pool = folder, results, pool
-        self._pace, self._find_earlier = pace, earlier
+        self._pace, self._find_earlier, self._evidence = pace, earlier, evidence
         self._record = StudyRecord(store, plan.study, roster)
         self._sealed = SealedRounds(sealed_folder(results), plan.study.digest, lambda: self._roster)
         self._clock = clock or SystemClock()
@@ -156,26 +162,44 @@ class StudyRunner:
         self.enrolment.remember(self._signed)
 
     async def run(self) -> Outcome:
-        """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study."""
-        try:
-            self.remember()
-            self._sealed.keep_only(self._record.opened())
-            outcome = await self._released() or await self._enrol_and_attempt()
-            state = outcome.state
-            if self._stopped is not None and outcome.document is None:
-                state, reason = self._stopped
-                outcome = Outcome(None, reason)
-            self._record.enter(state, outcome.reason)
-        except CohortsumError:
-            await self._leave()
-            raise
+        """Enrol, gather, run attempts until one opens or none may follow, publish, and end the study.
+
+        While the store refuses, the study waits and then goes on from what is kept, as after a restart. Raises FencedError where another
+        process has taken over; that one goes on, so no site is sent away.
+        """
+        pause_s = ASK_AGAIN_S
+        while True:
+            try:
+                outcome = await self._run()
+                break
+            except FencedError:
+                raise
+            except StoreError as error:
+                self._log.error("study.waits", sentence=error.message, next_try_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            except CohortsumError:
+                await self._leave()
+                raise
         await self._leave()
         self._log.info(
             "study.ended",
-            released=state == "released",
-            in_review=state == IN_REVIEW,
+            released=self.state == "released",
+            in_review=self.state == IN_REVIEW,
             reason=outcome.reason,
         )
+        return outcome
+
+    async def _run(self) -> Outcome:
+        """Go on from what is kept to the end of the study; raises StoreError where a write is refused on the way."""
+        self.remember()
+        self._sealed.keep_only(self._record.opened())
+        outcome = await self._released() or await self._enrol_and_attempt()
+        state = outcome.state
+        if self._stopped is not None and outcome.document is None:
+            state, reason = self._stopped
+            outcome = Outcome(None, reason)
+        self._record.enter(state, outcome.reason)
         return outcome
 
     async def stop(self, state: str, reason: str) -> None:
@@ -309,7 +333,9 @@ class StudyRunner:
     ) -> tuple[str, tuple[int, ...] | None]:
         """Note how an attempt ended; return why, and whom the next one is bound to: nobody (empty), or None where none was named."""
         course.dealt = None
-        binding = () if ended.closed else ended.survivors or None
+        # an attempt in which nobody dealt anything is over without a tombstone
+        free = ended.closed or not (ended.advertised or ended.survivors)
+        binding = () if free else ended.survivors or None
         self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
         self._log.info(
             "round.aborted",
@@ -408,7 +434,15 @@ class StudyRunner:
             changed,
             seen,
             self._sealed,
+            self._keep,
         )
+
+    def _keep(self, evidence: Evidence) -> None:
+        """Keep evidence against a site, where there is a place for it."""
+        if self._evidence is not None:
+            self._evidence.keep(
+                evidence, self.plan.round, self._roster, self._signed, self._signer, self._record
+            )
 
     def _opened(
         self, course: Course, attempt: Attempt, ended: Opened, earlier: Earlier | None

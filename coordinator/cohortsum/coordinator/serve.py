@@ -139,6 +139,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
     """Take up the studies and serve them."""
     from cohortsum.coordinator.audit_log import AUDIT
     from cohortsum.coordinator.bundle import papers_in
+    from cohortsum.coordinator.evidence import EVIDENCE
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
     from cohortsum.coordinator.notices import Messenger
@@ -169,7 +170,17 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
         papers = papers_in(config, folder)
-        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers, config.limits)
+        place = Place(
+            store,
+            config.spool,
+            config.results,
+            pool,
+            pace,
+            teller.send,
+            papers,
+            config.limits,
+            folder / EVIDENCE,
+        )
         hub = Hub(lambda: book.roll, key, place)
         server, port = secure_server(
             ConsortiumService(hub, tally), lambda: book.roll, key, config.listen, config.limits, config.allow

@@ -27,7 +27,8 @@ from cohortsum.crypto.signing import IdentityKey, public_key
 TLS13_ONLY = ("GRPC_SSL_CIPHER_SUITES", "ECDHE-RSA-AES256-GCM-SHA384")
 """Environment variable and value that leave only TLS 1.3, together with ECDSA certificates."""
 
-_CLOCK_SKEW = timedelta(minutes=5)
+_CLOCK_SKEW = timedelta(hours=2)
+"""A clock that is set to the wrong zone of time, or was not set after the summer, keeps nobody out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def certify(
     Args:
         identity: the identity's private key.
         name: its id in the roster; becomes subject and issuer name.
-        now: timezone-aware; the certificate starts five minutes earlier, for clocks that are behind.
+        now: timezone-aware; the certificate starts two hours earlier, for clocks that are behind.
         lifetime: how long it holds.
         hosts: DNS names under which a server is reached.
     """

@@ -125,6 +125,7 @@ class Connection:
         self._line, self._signer, self._roster = line, signer, roster
         self._channel: grpc.aio.Channel | None = None
         self._made = 0.0
+        self._renew = datetime.min.replace(tzinfo=UTC)
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,9 +148,10 @@ class Connection:
 
     def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
         """Return what calls go through now."""
-        now = time.monotonic()
-        if self._channel is None or now - self._made > RENEW_S:
-            old, self._made = self._channel, now
+        now, today = time.monotonic(), datetime.now(UTC)
+        # a machine that slept was not counted by the first clock, and the second may be set back
+        if self._channel is None or now - self._made > RENEW_S or today > self._renew:
+            old, self._made, self._renew = self._channel, now, today + CERTIFICATE_LIFETIME / 3
             self._channel = secure_channel(self._line, self._signer, self._roster)
             if old is not None:  # calls that are under way may end
                 self._closing = asyncio.create_task(old.close(grace=CALL_TIMEOUT_S))

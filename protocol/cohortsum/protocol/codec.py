@@ -60,11 +60,10 @@ MAX_SITES = 1000
 MAX_ITEMS = 1_000_000
 MAX_AHEAD = 64
 """Secrets that one attempt may deal for later iterations."""
-MAX_WAIVERS = 200
-"""Of one site."""
-
 MAX_COUNTER = 2**48
 """Masked inputs of one site in all its life; ledgers keep counters as signed 64-bit integers."""
+MAX_WAIVERS = 200
+"""Of one site."""
 
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
