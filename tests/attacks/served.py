@@ -7,6 +7,7 @@ waits for a clock.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -14,14 +15,20 @@ import numpy as np
 from structlog.testing import capture_logs
 
 from cohortsum.coordinator.hub import Hub
+from cohortsum.crypto.fingerprint import roster_words
 from cohortsum.crypto.masks import Vector
+from cohortsum.node.evidence import EvidenceBook
+from cohortsum.node.joining import Site
 from cohortsum.protocol.codec import envelope_to_wire, packet_from_wire
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_from_bytes
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.plan import RoundPlan
+from cohortsum.protocol.roster import ROSTER, roster_digest
+from cohortsum.report.evidence_verdict import check_evidence_file
 from cohortsum.study.planning import plan_study
+from cohortsum.study.release.bundle import Paper, Papers
 from cohortsum.wire.v1 import round_pb2, service_pb2
 from tests.attacks.sessions import refusal
 from tests.attacks.sites import Betrayed, Reply
@@ -35,6 +42,7 @@ from tests.edges.harness import (
     Wire,
     caller,
     people_at,
+    roster_yaml,
 )
 from tests.protocol.consortium import identity_key
 
@@ -135,6 +143,19 @@ class Answering:
         self.roster, self.plan, self.hub = town.roster, town.plan, town.coordinator
         self.betrayed: Mapping[tuple[bytes, int], Betrayed] = {}
         self.approvals: dict[int, Envelope] = {}
+        text = roster_yaml(town.count)
+        self._words_of_roster = roster_words(identity_key("operator").public, roster_digest(text))
+
+    def proven(self, index: int) -> set[tuple[str, str]]:
+        """Return accused and check of every file of evidence that a node has kept, each checked as a third party does."""
+        found: set[tuple[str, str]] = set()
+        for path in sorted(evidence_of(self._town.folder, index).glob("*.evidence")):
+            verdict = check_evidence_file(path.read_bytes(), path.name, self._words_of_roster)
+            assert verdict.failure is None
+            assert verdict.proof is not None
+            assert verdict.proof.by == f"site{index}"
+            found.add((verdict.proof.finding.accused, verdict.proof.finding.check))
+        return found
 
     async def enrolled(self) -> None:
         """Wait until every node has sent its approval and asks for packets."""
@@ -167,11 +188,24 @@ class Answering:
         return np.array(line.words[packet.envelope.context])
 
 
+def evidence_of(folder: Path, index: int) -> Path:
+    return folder / f"evidence{index}"
+
+
+def keeping(folder: Path, index: int, sites: int) -> Callable[[Site], Site]:
+    """Return a change that lets a node keep evidence."""
+    operator, text = identity_key("operator"), roster_yaml(sites)
+    papers = Papers(operator.public, Paper(text, operator.sign(ROSTER, text)))
+    book = EvidenceBook(evidence_of(folder, index), lambda _: papers)
+    return lambda site: replace(site, evidence=book)
+
+
 def serve(folder: Path, script: Callable[[Answering], None], sites: int = 5, study: str = STUDY) -> None:
     """Run a script of the hostile coordinator against nodes over gRPC."""
 
     async def play(logs: list[dict[str, object]]) -> None:
-        async with Served(folder, sites, study) as town:
+        change = {index: keeping(folder, index, sites) for index in range(sites)}
+        async with Served(folder, sites, study, change) as town:
             for index in range(sites):
                 town.join(index)
             answering = Answering(town, logs)
