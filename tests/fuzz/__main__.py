@@ -10,6 +10,7 @@ reached.
 
 import argparse
 import contextlib
+import hashlib
 import importlib
 import io
 import logging
@@ -101,10 +102,14 @@ def _cases(target: Target, options: Sequence[str], log: Path) -> None:
 
         def case(data: bytes) -> None:
             before = _most()
-            target.run(data)
-            grown = _most() - before
-            if grown > SPARE_BYTES + PER_BYTE * len(data):
-                raise TooLargeError(f"{grown} bytes for an input of {len(data)}")
+            try:
+                target.run(data)
+                grown = _most() - before
+                if grown > SPARE_BYTES + PER_BYTE * len(data):
+                    raise TooLargeError(f"{grown} bytes for an input of {len(data)}")
+            except BaseException:
+                log.with_name(f"crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+                raise
 
         atheris.Setup([sys.argv[0], *options], case)
         atheris.Fuzz()

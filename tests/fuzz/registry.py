@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from tests.fuzz import definitions, ledgers, machines, records, tables, wire
+from tests.fuzz import accusations, definitions, ledgers, machines, records, tables, wire
 from tests.fuzz.target import Target
 
 TARGETS: Mapping[str, Target] = {
     target.name: target
-    for module in (wire, definitions, records, ledgers, tables, machines)
+    for module in (wire, definitions, records, ledgers, tables, machines, accusations)
     for target in module.TARGETS
 }

@@ -125,7 +125,7 @@ class Scene:
     sound: Callable[[Any], None]
 
 
-def _signers(consortium: Consortium, *, without: str = "") -> Signers:
+def signers_of(consortium: Consortium, *, without: str = "") -> Signers:
     """Return the signers of everybody, the coordinator included, but one."""
     held = {signer.identity.id: signer for signer in consortium.signers.values()}
     hub = consortium.coordinator.setup.signer
@@ -142,7 +142,7 @@ def _leaving(consortium: Consortium) -> None:
     consortium.before_send = before_send
 
 
-def _rounds() -> list[Callable[[], Consortium]]:
+def rounds() -> list[Callable[[], Consortium]]:
     """Return what makes the consortia of the scenes, not run yet: a round with a dropout, and iterations of a fit."""
 
     def plain() -> Consortium:
@@ -230,7 +230,7 @@ def _at_coordinator(consortium: Consortium) -> Scene:
         assert state.values.tolist() == consortium.expected(state.survivors)
 
     sent = tuple(packet for where, _, packet in consortium.log if where == "coordinator")
-    return Scene(tuple(recording.moments), (*sent, *foreign()), _signers(consortium, without="hub"), sound)
+    return Scene(tuple(recording.moments), (*sent, *foreign()), signers_of(consortium, without="hub"), sound)
 
 
 def _at_site(consortium: Consortium) -> Scene:
@@ -274,16 +274,16 @@ def _at_site(consortium: Consortium) -> Scene:
 
     sent = tuple(packet for where, _, packet in consortium.log if where == "site")
     name = f"site{VICTIM}"
-    return Scene(tuple(moments), (*received, *sent, *foreign()), _signers(consortium, without=name), sound)
+    return Scene(tuple(moments), (*received, *sent, *foreign()), signers_of(consortium, without=name), sound)
 
 
 @cache
 def site_scenes() -> tuple[Scene, ...]:
     """Return the scenes of a site."""
-    return tuple(_at_site(make()) for make in _rounds())
+    return tuple(_at_site(make()) for make in rounds())
 
 
 @cache
 def coordinator_scenes() -> tuple[Scene, ...]:
     """Return the scenes of the coordinator."""
-    return tuple(_at_coordinator(make()) for make in _rounds())
+    return tuple(_at_coordinator(make()) for make in rounds())

@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from cohortsum.crypto.certificates import trust_anchor
 from cohortsum.crypto.fingerprint import key_words, phrase
 from cohortsum.protocol.audit import Deed, DeedKind, Head, follow
 from cohortsum.protocol.codec import encode, envelope_to_wire, packet_to_bytes
+from cohortsum.protocol.evidence import Case, Evidence
 from cohortsum.protocol.ledger import History, Step, Write, to_data
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import (
@@ -42,14 +44,17 @@ from cohortsum.study.definition.deny import write_deny_list
 from cohortsum.study.definition.signing import signed_study_to_json
 from cohortsum.study.definition.withdrawal import withdraw
 from cohortsum.study.release.archive import pack, unpack
+from cohortsum.study.release.bundle import Paper, Papers
 from cohortsum.study.release.bundle_decisions import decision_to_json
 from cohortsum.study.release.decision import Act, Decision
+from cohortsum.study.release.evidence_file import write_evidence
 from cohortsum.study.release.item import item_digest
 from cohortsum.study.release.states import State
 from cohortsum.study.sums import DIGEST_BYTES
 from cohortsum.study.sums import pack as pack_sums
 from cohortsum.wire.v1 import service_pb2
 from tests.fuzz import texts
+from tests.fuzz.accusations import packets_of, records
 from tests.fuzz.definitions import submitted
 from tests.fuzz.ledgers import CONSORTIUM, PEOPLE
 from tests.fuzz.records import BUNDLE, ITEM_STUDY, members
@@ -68,7 +73,17 @@ KEPT = "found-"
 
 def every() -> Seeds:
     """Yield every seed."""
-    for part in (_messages, _calls, _definitions, _records, _ledgers, _logs, _tables, _machines):
+    for part in (
+        _messages,
+        _calls,
+        _definitions,
+        _records,
+        _ledgers,
+        _logs,
+        _tables,
+        _machines,
+        _accusations,
+    ):
         yield from part()
     for target in texts.YAML:
         yield from ((target, f"not-{name}", data) for name, data in texts.NOT_YAML.items())
@@ -379,6 +394,27 @@ def _machines() -> Seeds:
                     )
                     more = hashlib.shake_256(case).digest(48)  # for the packets after the first
                     yield target, f"scene-{scene}-{place}-{change}", case + more
+
+
+def _accusations() -> Seeds:
+    """Yield records of honest rounds, evidence that proves nothing, and choices for evidence that a case makes."""
+    opening = packets_of(Kind.OPENING)[0].envelope
+    adverts = [packet.envelope for packet in packets_of(Kind.ADVERT)]
+    evidence = Evidence(Case.TWO_MESSAGES, "M5", opening, tuple(adverts[:2]))
+    yield "evidence", "two", evidence.to_bytes()
+    yield "evidence", "nothing", b""
+    yield "evidence", "sealed", replace(evidence, holder=1, ciphertext=b"c", key=bytes(44)).to_bytes()
+    yield "evidence", "long-length", b"\xff" * 9
+    for place, record in enumerate(records()[:2]):
+        yield "evidence-record", f"round-{place}", record
+    signer = Consortium(SITES).signers[0]
+    papers = Papers(bytes(32), Paper(texts.ROSTER.encode(), bytes(64)))
+    study = submitted(frozen(SMALL).canonical)
+    yield "evidence-file", "valid", write_evidence(papers, study, evidence.to_bytes(), signer)
+    yield "evidence-file", "nothing", b""
+    for place in range(40):
+        start = bytes([place % 4, place // 4 % 2, place % 4, place, place % 3, 0, 2, place])
+        yield "evidence-made", f"choices-{place:02}", start + hashlib.shake_256(start).digest(60)
 
 
 def _fresh() -> Seeds:
