@@ -174,6 +174,11 @@ def foreign() -> tuple[Packet, ...]:
     return tuple(packet for _, _, packet in consortium.log)
 
 
+def remembered(machine: SiteRound | CoordinatorRound) -> dict[str, dict[Any, Any]]:
+    """Return copies of what a machine remembers beside its state: answers given, messages received."""
+    return {name: dict(held) for name, held in vars(machine).items() if isinstance(held, dict)}
+
+
 class _Draws:
     """`stream` of the consortium with a place that can be noted."""
 
@@ -191,11 +196,12 @@ class _Recording(CoordinatorRound):
     moments: list[Moment]
 
     def _note(self, event: Event, packet: Packet | None = None) -> Any:
-        held = {**vars(self), "_received": dict(vars(self)["_received"])}
+        held = {**vars(self), **remembered(self)}
 
         def make() -> CoordinatorRound:
             machine = CoordinatorRound.__new__(CoordinatorRound)
-            vars(machine).update(held, _received=dict(held["_received"]))
+            vars(machine).update(held)
+            vars(machine).update(remembered(machine))
             return machine
 
         plain = make()
@@ -244,12 +250,12 @@ def _at_site(consortium: Consortium) -> Scene:
 
     def note(event: Event, packet: Packet | None = None) -> Any:
         state, ahead = copied(machine.state), copied(machine.setup.ahead)
-        answers, drawn = dict(vars(machine)["_answers"]), draws.drawn
+        kept, drawn = remembered(machine), draws.drawn
 
         def make() -> SiteRound:
             one = SiteRound(replace(setup, ahead=copied(ahead)), _Draws(draws.seed, drawn))
             one.state = copied(state)
-            vars(one)["_answers"] = dict(answers)
+            vars(one).update({name: dict(held) for name, held in kept.items()})
             return one
 
         moments.append(Moment(make, event, fingerprint(event(make())), packet))
