@@ -37,7 +37,7 @@ MEANING = {
     Outcome.RES: "the coordinator goes on with the same attempt from its database",
     Outcome.DROP: "the site sends nothing more in this attempt and never enters it again; the attempt goes on with enough others",
     Outcome.REJ: "refused under the name of its check, with a line in the audit log; nothing changes",
-    Outcome.EVID: "as REJ, and what was signed first stands against the second",
+    Outcome.EVID: "as REJ, and the signed evidence is kept for anybody to check; a site that holds it stops the attempt",
     Outcome.AF: "the attempt ends, and has cost nothing",
     Outcome.AC: "the attempt ends; what was written down stays charged until tombstones close it",
     Outcome.ALARM: "the operator is told",
@@ -137,7 +137,11 @@ HUB_AFTER: Row = (
     (
         "RES SAME",
         "uploads lie under a key in memory alone: sites send them again, and each is added once",
-        (f"{HUB}[r2]", "tests/coordinator/test_spool.py::test_words_cannot_be_read_from_disk"),
+        (
+            f"{HUB}[r2]",
+            "tests/faults/test_coordinator_killed.py::test_inside_an_iteration_of_a_fit",
+            "tests/coordinator/test_spool.py::test_words_cannot_be_read_from_disk",
+        ),
     ),
     (
         "RES SAME",
@@ -233,21 +237,40 @@ def _other(step: int, *to_site: str) -> tuple[str, ...]:
     return (mine, *(f"{shown}[{kind}]" for kind in to_site))
 
 
+PROVEN = "tests/evidence/test_edges.py::test_"
 OTHER_BYTES: Row = (
-    ("REJ", "", _other(0)),
-    ("EVID", "the first is kept", _other(1, "ADVERTS")),
-    ("EVID", "the first is kept", _other(2, "DELIVERY")),
     (
-        "EVID",
-        "a second statement is never signed; the first is kept",
-        (*_other(3, "SURVIVORS"), "tests/node/test_ledger.py::test_a_deed_is_done_once_per_context"),
+        "REJ EVID",
+        "the first is kept, the second goes into an evidence file",
+        (
+            *_other(0),
+            f"{PROVEN}a_site_that_signs_two_adverts_is_shown_to_have_by_the_file_of_the_coordinator",
+        ),
     ),
-    ("EVID", "the first is kept", _other(4, "QUORUM")),
-    ("EVID", "the first is kept", _other(5, "GATE_OPENING")),
+    ("EVID", "the first is kept; a site that is shown two stops", _other(1, "ADVERTS")),
+    ("EVID", "the first is kept; a site that is shown two stops", _other(2, "DELIVERY")),
     (
         "EVID",
-        "a second closing finds the context over; what it names is compared with what was signed",
-        (f"{ROUND}a_closing_again_or_another_one_finds_the_context_over[other]",),
+        "a site signs no second statement, and one that is shown two survivor sets stops",
+        (
+            *_other(3, "SURVIVORS"),
+            f"{PROVEN}a_coordinator_that_names_two_survivor_sets_is_shown_to_have_by_the_file_of_one_site",
+            "tests/node/test_ledger.py::test_a_deed_is_done_once_per_context",
+        ),
+    ),
+    ("EVID", "the first is kept; of answers with shares one evidence file per attempt", _other(4, "QUORUM")),
+    (
+        "EVID",
+        "the first is kept; of answers with shares one evidence file per attempt",
+        _other(5, "GATE_OPENING"),
+    ),
+    (
+        "EVID",
+        "a second closing finds the context over; one under another statement than was signed is evidence",
+        (
+            f"{ROUND}a_closing_again_or_another_one_finds_the_context_over[other]",
+            "tests/evidence/test_coordinator_lies.py::test_a_closing_under_another_statement_is_proven",
+        ),
     ),
 )
 REPLAYED = f"{HOSTILE}every_message_replayed_into_another_round_is_refused"
@@ -312,7 +335,14 @@ def _many(step: int, soft: bool = False) -> tuple[str, ...]:
 
 BURIED = "tests/edges/test_round.py::test_an_attempt_that_the_sites_bury_binds_nobody_and_the_others_go_on"
 MANY: Row = (
-    ("AF", "another attempt follows when they are back", _many(0)),
+    (
+        "AF",
+        "another attempt follows when they are back",
+        (
+            *_many(0),
+            "tests/edges/test_round.py::test_an_attempt_in_which_nobody_dealt_is_free_and_the_next_one_follows",
+        ),
+    ),
     ("AF", "another attempt follows when they are back", _many(1)),
     (
         "AC",
@@ -352,6 +382,9 @@ def _damaged(kind: str) -> tuple[str, ...]:
 SIZES = "tests/protocol/test_bytes.py::test_every_message_of_a_round_survives_the_wire_and_no_truncation_or_extension_does"
 
 
+LIMIT = "tests/edges/test_limits.py::test_every_call_takes_a_message_of_its_length_and_refuses_one_byte_more"
+
+
 def _refusal(name: str) -> str:
     return f"{REFUSED}a_refusal_changes_nothing_and_leaves_one_line_with_its_check[{name}]"
 
@@ -360,7 +393,7 @@ BLAMED = (
     "tests/protocol/test_hostile_sites.py::test_wrong_shares_are_attributed_and_survived_up_to_the_threshold"
 )
 CORRUPT: Row = (
-    ("REJ", "", (*_altered(3), *_damaged("ADVERT"), SIZES, _refusal("a payload that is too large"))),
+    ("REJ", "", (*_altered(3), *_damaged("ADVERT"), SIZES, LIMIT)),
     (
         "REJ EVID",
         "a sealed share that does not open is complained about with its dealer's signature, before anything leaves",
@@ -369,6 +402,7 @@ CORRUPT: Row = (
             *_damaged("SHARES"),
             SIZES,
             "tests/protocol/test_hostile_sites.py::test_shares_sealed_wrongly_are_found_before_anything_leaves",
+            f"{PROVEN}evidence_against_a_dealer_is_on_disk_before_the_complaint_leaves",
         ),
     ),
     (
@@ -382,6 +416,7 @@ CORRUPT: Row = (
             _refusal("an upload that is too short"),
             _refusal("an upload that is too long"),
             f"{REFUSED}an_upload_that_breaks_off_leaves_nothing_on_disk",
+            "tests/edges/test_limits.py::test_an_upload_that_would_not_fit_the_site_s_quota_is_refused_before_it_is_spooled",
         ),
     ),
     ("REJ", "", (*_altered(9), *_damaged("CONSISTENCY"), SIZES)),

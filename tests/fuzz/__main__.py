@@ -19,6 +19,7 @@ import re
 import resource
 import shutil
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -113,6 +114,9 @@ def _cases(target: Target, options: Sequence[str], log: Path) -> None:
 
         atheris.Setup([sys.argv[0], *options], case)
         atheris.Fuzz()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Decoders of evidence and records, and the promise behind them: nobody who follows the protocol is ever accused.
+"""The promise behind evidence: nobody who follows the protocol is ever accused.
 
 `evidence-made` puts messages of honest rounds side by side, altered and signed anew by everybody but one party, whose own messages are
 there as it signed them. Whatever the adversary makes of these, no finding names that party: one site, or the coordinator.
@@ -7,16 +7,14 @@ there as it signed them. Whatever the adversary makes of these, no finding names
 from dataclasses import replace
 from functools import cache
 
-from cohortsum.crypto.errors import AuthenticationError, CohortsumError, ConfigurationError
+from cohortsum.crypto.errors import CohortsumError
 from cohortsum.protocol.evidence import Case, Evidence, evidence_from_bytes
 from cohortsum.protocol.evidence_check import accused_by
-from cohortsum.protocol.evidence_record import Record, compared, record_from_bytes
 from cohortsum.protocol.evidence_round import BEFORE
 from cohortsum.protocol.messages import Kind, Packet
-from cohortsum.study.release.evidence_file import read_evidence
 from tests.fuzz.packets import Signers, changed
 from tests.fuzz.scenes import VICTIM, foreign, rounds, signers_of
-from tests.fuzz.target import Reader, Target, decoder, same
+from tests.fuzz.target import Reader, Target
 from tests.protocol.consortium import Consortium
 
 HONEST = (f"site{VICTIM}", "hub")
@@ -101,42 +99,4 @@ def _asked(
             return (*once(Kind.SHARES), *once(Kind.MASKED), reader.pick(answers))
 
 
-def _record(data: bytes) -> Record:
-    record = record_from_bytes(data)
-    consortium = played()[0]
-    compared(record, record, consortium.roster, consortium.plan)
-    return record
-
-
-def _read(data: bytes) -> bytes:
-    held = read_evidence(data, "evidence")
-    assert data.startswith(held.signed)
-    return held.signed
-
-
-def records() -> list[bytes]:
-    """Return the record that every honest round leaves at the victim."""
-    found: list[bytes] = []
-    for consortium in played():
-        told = {
-            packet.envelope.kind: packet.envelope
-            for where, index, packet in consortium.log
-            if (where, index) == ("site", VICTIM)
-        }
-        kinds = (Kind.ADVERTS, Kind.DELIVERY, Kind.SURVIVORS, Kind.QUORUM)
-        messages = tuple(told[kind] for kind in kinds if kind in told)
-        found.append(Record(told[Kind.OPENING], messages).to_bytes())
-    return found
-
-
-def packets_of(kind: Kind) -> list[Packet]:
-    """Return the packets of a kind in the first round."""
-    return [packet for _, _, packet in played()[0].log if packet.envelope.kind is kind]
-
-
-TARGETS = (
-    Target("evidence", decoder(evidence_from_bytes, same(Evidence.to_bytes), AuthenticationError)),
-    Target("evidence-file", decoder(_read, errors=ConfigurationError)),
-    Target("evidence-record", decoder(_record, same(Record.to_bytes), AuthenticationError), size=8192),
-    Target("evidence-made", _made, size=512),
-)
+TARGETS = (Target("evidence-made", _made, size=512),)

@@ -176,7 +176,10 @@ def foreign() -> tuple[Packet, ...]:
 
 def remembered(machine: SiteRound | CoordinatorRound) -> dict[str, dict[Any, Any]]:
     """Return copies of what a machine remembers beside its state: answers given, messages received."""
-    return {name: dict(held) for name, held in vars(machine).items() if isinstance(held, dict)}
+    held: dict[str, Any] = vars(machine)
+    return {
+        name: dict(cast("dict[Any, object]", part)) for name, part in held.items() if isinstance(part, dict)
+    }
 
 
 class _Draws:

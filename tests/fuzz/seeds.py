@@ -9,17 +9,16 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from cohortsum.coordinator.release_wire import ItemLine, ReleaseList, decision_to_wire, list_to_wire
 from cohortsum.crypto.certificates import trust_anchor
+from cohortsum.crypto.encoding import number
 from cohortsum.crypto.fingerprint import key_words, phrase
 from cohortsum.protocol.audit import Deed, DeedKind, Head, follow
 from cohortsum.protocol.codec import encode, envelope_to_wire, packet_to_bytes
-from cohortsum.protocol.evidence import Case, Evidence
 from cohortsum.protocol.ledger import History, Step, Write, to_data
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import (
@@ -44,19 +43,19 @@ from cohortsum.study.definition.deny import write_deny_list
 from cohortsum.study.definition.signing import signed_study_to_json
 from cohortsum.study.definition.withdrawal import withdraw
 from cohortsum.study.release.archive import pack, unpack
-from cohortsum.study.release.bundle import Paper, Papers
 from cohortsum.study.release.bundle_decisions import decision_to_json
 from cohortsum.study.release.decision import Act, Decision
-from cohortsum.study.release.evidence_file import write_evidence
 from cohortsum.study.release.item import item_digest
 from cohortsum.study.release.states import State
 from cohortsum.study.sums import DIGEST_BYTES
 from cohortsum.study.sums import pack as pack_sums
 from cohortsum.wire.v1 import service_pb2
+from tests.evidence.test_false_evidence import kept
+from tests.evidence.test_file import file
 from tests.fuzz import texts
-from tests.fuzz.accusations import packets_of, records
 from tests.fuzz.definitions import submitted
 from tests.fuzz.ledgers import CONSORTIUM, PEOPLE
+from tests.fuzz.proofs import payloads, played
 from tests.fuzz.records import BUNDLE, ITEM_STUDY, members
 from tests.fuzz.target import CORPUS
 from tests.fuzz.wire import SITES, WORDS, certificate
@@ -78,6 +77,7 @@ def every() -> Seeds:
         _calls,
         _definitions,
         _records,
+        _proofs,
         _ledgers,
         _logs,
         _tables,
@@ -285,6 +285,21 @@ def _records() -> Seeds:
     yield "node-snapshot", "valid", json.dumps({"epoch": "2026-11", "digest": "ab" * 32}).encode()
 
 
+def _proofs() -> Seeds:
+    for place, (_, data) in enumerate(kept()):
+        yield "evidence", f"true-{place}", data
+    round_, _ = played()
+    for name, record in (("true", round_.machines[1].record), ("other", round_.machines[2].record)):
+        assert record is not None
+        yield "evidence-record", name, record.to_bytes()
+    yield "evidence-file", "true", file()
+    for name, data in payloads().items():
+        yield "evidence-told", name, data
+    head = number(3) + number(1) + bytes(32)
+    for name, data in (("shares", head + bytes(96)), ("no-element", head + b"\xff" * 96), ("nothing", b"")):
+        yield "evidence-sealed", name, data
+
+
 def _ledgers() -> Seeds:
     digest = CONSORTIUM.plan.study_digest, CONSORTIUM.plan.roster_digest
     yield "answer", "valid", b"\0" + encode(Approval(*digest, Regimen("dpuk", 10), b"\x07"))[1]
@@ -397,21 +412,7 @@ def _machines() -> Seeds:
 
 
 def _accusations() -> Seeds:
-    """Yield records of honest rounds, evidence that proves nothing, and choices for evidence that a case makes."""
-    opening = packets_of(Kind.OPENING)[0].envelope
-    adverts = [packet.envelope for packet in packets_of(Kind.ADVERT)]
-    evidence = Evidence(Case.TWO_MESSAGES, "M5", opening, tuple(adverts[:2]))
-    yield "evidence", "two", evidence.to_bytes()
-    yield "evidence", "nothing", b""
-    yield "evidence", "sealed", replace(evidence, holder=1, ciphertext=b"c", key=bytes(44)).to_bytes()
-    yield "evidence", "long-length", b"\xff" * 9
-    for place, record in enumerate(records()[:2]):
-        yield "evidence-record", f"round-{place}", record
-    signer = Consortium(SITES).signers[0]
-    papers = Papers(bytes(32), Paper(texts.ROSTER.encode(), bytes(64)))
-    study = submitted(frozen(SMALL).canonical)
-    yield "evidence-file", "valid", write_evidence(papers, study, evidence.to_bytes(), signer)
-    yield "evidence-file", "nothing", b""
+    """Yield choices for evidence that a case makes."""
     for place in range(40):
         start = bytes([place % 4, place // 4 % 2, place % 4, place, place % 3, 0, 2, place])
         yield "evidence-made", f"choices-{place:02}", start + hashlib.shake_256(start).digest(60)

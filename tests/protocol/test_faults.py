@@ -9,7 +9,9 @@ import pytest
 
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.protocol.coordinator_states import Aborted, Opened
-from cohortsum.protocol.effects import Audit, MessageTaken, Send
+from cohortsum.protocol.effects import Audit, MessageTaken, Proven, Send
+from cohortsum.protocol.evidence import Evidence, Finding
+from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.masking import words_digest
 from cohortsum.protocol.messages import (
     Abort,
@@ -24,6 +26,7 @@ from cohortsum.protocol.messages import (
     Kind,
     MaskedInput,
     Message,
+    OpenedGate,
     Packet,
     Quorum,
     Shares,
@@ -31,7 +34,7 @@ from cohortsum.protocol.messages import (
     Tombstone,
 )
 from tests.protocol.consortium import Consortium, protection
-from tests.protocol.lies import TO_COORDINATOR, TO_SITES, VICTIM, N, opened, resign
+from tests.protocol.lies import TO_COORDINATOR, TO_SITES, VICTIM, N, flip, opened, resign
 
 ZERO = bytes(32)
 EVERY_KIND = pytest.mark.parametrize("kind", TO_COORDINATOR, ids=lambda kind: kind.name)
@@ -45,6 +48,13 @@ def check_sum(consortium: Consortium, survivors: tuple[int, ...]) -> None:
     assert isinstance(state, Opened), state
     assert state.survivors == survivors
     assert state.values.tolist() == consortium.expected(survivors)
+
+
+def check_accuses(consortium: Consortium, evidence: Evidence, accused: str) -> None:
+    """Fail unless evidence shows a stranger that somebody signed two messages where one is allowed."""
+    found = check_evidence(evidence.to_bytes(), consortium.roster, consortium.plan)
+    assert isinstance(found, Finding), found
+    assert (found.accused, found.check) == (accused, "M5")
 
 
 def other_than(message: Message) -> Message:
@@ -71,7 +81,9 @@ def other_than(message: Message) -> Message:
         case Quorum():
             return replace(message, signatures=message.signatures[:-1])
         case GateOpening():
-            return replace(message, survivors=dict(list(message.survivors.items())[:-1]))
+            owner, held = next(iter(message.survivors.items()))
+            lie = OpenedGate(flip(held.words, 0), held.seed)
+            return replace(message, survivors={**message.survivors, owner: lie})
         case Closing():
             return replace(message, result_digest=ZERO)
         case _:
@@ -133,8 +145,10 @@ def test_other_bytes_under_the_same_key_are_refused_and_the_first_kept(kind: Kin
             consortium.from_coordinator(machine.receive(packet))
             before, message = machine.state, other_than(opened(packet))
             other = consortium.signers[index].sign(packet.envelope.context, message)
-            (audit,) = machine.receive(Packet(other, packet.attachments))
+            proven, audit = machine.receive(Packet(other, packet.attachments))
             assert isinstance(audit, Audit)
+            assert isinstance(proven, Proven)
+            check_accuses(consortium, proven.evidence, f"site{VICTIM}")
             assert machine.state is before
             refused.append(audit.check)
         return packet
@@ -160,8 +174,11 @@ def test_a_site_that_is_shown_other_bytes_under_the_same_key_keeps_to_the_first(
         if index == VICTIM and packet.envelope.kind is kind and not refused:
             consortium.from_site(index, machine.receive(packet))
             before = machine.state
+            other = resign(consortium, packet, other_than(opened(packet)))
             with pytest.raises(RemoteProtocolError) as error:
-                machine.receive(resign(consortium, packet, other_than(opened(packet))))
+                machine.receive(other)
+            (evidence,) = machine.prove(other, consortium.roster)
+            check_accuses(consortium, evidence, "hub")
             assert machine.state is before
             refused.append(error.value.check)
             return None
