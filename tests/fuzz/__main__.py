@@ -10,6 +10,7 @@ reached.
 
 import argparse
 import contextlib
+import hashlib
 import importlib
 import io
 import logging
@@ -18,6 +19,7 @@ import re
 import resource
 import shutil
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -101,13 +103,20 @@ def _cases(target: Target, options: Sequence[str], log: Path) -> None:
 
         def case(data: bytes) -> None:
             before = _most()
-            target.run(data)
-            grown = _most() - before
-            if grown > SPARE_BYTES + PER_BYTE * len(data):
-                raise TooLargeError(f"{grown} bytes for an input of {len(data)}")
+            try:
+                target.run(data)
+                grown = _most() - before
+                if grown > SPARE_BYTES + PER_BYTE * len(data):
+                    raise TooLargeError(f"{grown} bytes for an input of {len(data)}")
+            except BaseException:
+                log.with_name(f"crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+                raise
 
         atheris.Setup([sys.argv[0], *options], case)
         atheris.Fuzz()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(1)
 

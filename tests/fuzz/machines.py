@@ -13,11 +13,11 @@ from typing import Any
 
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
 from cohortsum.protocol.coordinator import STEPS, CoordinatorRound
-from cohortsum.protocol.effects import Audit
+from cohortsum.protocol.effects import MessageTaken
 from cohortsum.protocol.messages import Packet
 from cohortsum.protocol.site import SiteRound
 from tests.fuzz.packets import changed
-from tests.fuzz.scenes import Scene, coordinator_scenes, fingerprint, site_scenes
+from tests.fuzz.scenes import Scene, coordinator_scenes, fingerprint, remembered, site_scenes
 from tests.fuzz.target import Reader, Target
 
 PACKETS = 4
@@ -38,6 +38,7 @@ def _site(data: bytes) -> None:
             effects = machine.receive(packet)
         except RemoteProtocolError as error:
             effects = machine.complain(error)
+            machine.prove(packet, machine.setup.roster)
             refused = True
         else:
             refused = False
@@ -65,7 +66,7 @@ def _coordinator(data: bytes) -> None:
             continue
         packet = _packet(reader, scene, place)
         effects = machine.receive(packet)
-        if not effects or (len(effects) == 1 and isinstance(effects[0], Audit)):
+        if not any(isinstance(effect, MessageTaken) for effect in effects):
             assert _held(machine) == before, f"a refused packet left another state: {effects}"
             continue
         before, altered = _held(machine), True
@@ -93,9 +94,11 @@ def _packet(reader: Reader, scene: Scene, place: int) -> Packet:
 
 def _held(machine: SiteRound | CoordinatorRound) -> bytes:
     """Return a digest of a machine's state and of what it remembers having answered or received."""
-    known = vars(machine)["_answers" if isinstance(machine, SiteRound) else "_received"]
     ahead = machine.setup.ahead if isinstance(machine, SiteRound) else 0
-    return fingerprint(machine.state, ahead, {key: known[key] for key in sorted(known)})
+    kept = {
+        name: {key: held[key] for key in sorted(held)} for name, held in sorted(remembered(machine).items())
+    }
+    return fingerprint(machine.state, ahead, kept)
 
 
 def _finish(scene: Scene, place: int, machine: Any) -> None:

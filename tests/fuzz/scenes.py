@@ -125,7 +125,7 @@ class Scene:
     sound: Callable[[Any], None]
 
 
-def _signers(consortium: Consortium, *, without: str = "") -> Signers:
+def signers_of(consortium: Consortium, *, without: str = "") -> Signers:
     """Return the signers of everybody, the coordinator included, but one."""
     held = {signer.identity.id: signer for signer in consortium.signers.values()}
     hub = consortium.coordinator.setup.signer
@@ -142,7 +142,7 @@ def _leaving(consortium: Consortium) -> None:
     consortium.before_send = before_send
 
 
-def _rounds() -> list[Callable[[], Consortium]]:
+def rounds() -> list[Callable[[], Consortium]]:
     """Return what makes the consortia of the scenes, not run yet: a round with a dropout, and iterations of a fit."""
 
     def plain() -> Consortium:
@@ -174,6 +174,14 @@ def foreign() -> tuple[Packet, ...]:
     return tuple(packet for _, _, packet in consortium.log)
 
 
+def remembered(machine: SiteRound | CoordinatorRound) -> dict[str, dict[Any, Any]]:
+    """Return copies of what a machine remembers beside its state: answers given, messages received."""
+    held: dict[str, Any] = vars(machine)
+    return {
+        name: dict(cast("dict[Any, object]", part)) for name, part in held.items() if isinstance(part, dict)
+    }
+
+
 class _Draws:
     """`stream` of the consortium with a place that can be noted."""
 
@@ -191,11 +199,12 @@ class _Recording(CoordinatorRound):
     moments: list[Moment]
 
     def _note(self, event: Event, packet: Packet | None = None) -> Any:
-        held = {**vars(self), "_received": dict(vars(self)["_received"])}
+        held = {**vars(self), **remembered(self)}
 
         def make() -> CoordinatorRound:
             machine = CoordinatorRound.__new__(CoordinatorRound)
-            vars(machine).update(held, _received=dict(held["_received"]))
+            vars(machine).update(held)
+            vars(machine).update(remembered(machine))
             return machine
 
         plain = make()
@@ -230,7 +239,7 @@ def _at_coordinator(consortium: Consortium) -> Scene:
         assert state.values.tolist() == consortium.expected(state.survivors)
 
     sent = tuple(packet for where, _, packet in consortium.log if where == "coordinator")
-    return Scene(tuple(recording.moments), (*sent, *foreign()), _signers(consortium, without="hub"), sound)
+    return Scene(tuple(recording.moments), (*sent, *foreign()), signers_of(consortium, without="hub"), sound)
 
 
 def _at_site(consortium: Consortium) -> Scene:
@@ -244,12 +253,12 @@ def _at_site(consortium: Consortium) -> Scene:
 
     def note(event: Event, packet: Packet | None = None) -> Any:
         state, ahead = copied(machine.state), copied(machine.setup.ahead)
-        answers, drawn = dict(vars(machine)["_answers"]), draws.drawn
+        kept, drawn = remembered(machine), draws.drawn
 
         def make() -> SiteRound:
             one = SiteRound(replace(setup, ahead=copied(ahead)), _Draws(draws.seed, drawn))
             one.state = copied(state)
-            vars(one)["_answers"] = dict(answers)
+            vars(one).update({name: dict(held) for name, held in kept.items()})
             return one
 
         moments.append(Moment(make, event, fingerprint(event(make())), packet))
@@ -274,16 +283,16 @@ def _at_site(consortium: Consortium) -> Scene:
 
     sent = tuple(packet for where, _, packet in consortium.log if where == "site")
     name = f"site{VICTIM}"
-    return Scene(tuple(moments), (*received, *sent, *foreign()), _signers(consortium, without=name), sound)
+    return Scene(tuple(moments), (*received, *sent, *foreign()), signers_of(consortium, without=name), sound)
 
 
 @cache
 def site_scenes() -> tuple[Scene, ...]:
     """Return the scenes of a site."""
-    return tuple(_at_site(make()) for make in _rounds())
+    return tuple(_at_site(make()) for make in rounds())
 
 
 @cache
 def coordinator_scenes() -> tuple[Scene, ...]:
     """Return the scenes of the coordinator."""
-    return tuple(_at_coordinator(make()) for make in _rounds())
+    return tuple(_at_coordinator(make()) for make in rounds())

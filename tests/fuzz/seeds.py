@@ -72,7 +72,18 @@ KEPT = "found-"
 
 def every() -> Seeds:
     """Yield every seed."""
-    for part in (_messages, _calls, _definitions, _records, _proofs, _ledgers, _logs, _tables, _machines):
+    for part in (
+        _messages,
+        _calls,
+        _definitions,
+        _records,
+        _proofs,
+        _ledgers,
+        _logs,
+        _tables,
+        _machines,
+        _accusations,
+    ):
         yield from part()
     for target in texts.YAML:
         yield from ((target, f"not-{name}", data) for name, data in texts.NOT_YAML.items())
@@ -398,6 +409,13 @@ def _machines() -> Seeds:
                     )
                     more = hashlib.shake_256(case).digest(48)  # for the packets after the first
                     yield target, f"scene-{scene}-{place}-{change}", case + more
+
+
+def _accusations() -> Seeds:
+    """Yield choices for evidence that a case makes."""
+    for place in range(40):
+        start = bytes([place % 4, place // 4 % 2, place % 4, place, place % 3, 0, 2, place])
+        yield "evidence-made", f"choices-{place:02}", start + hashlib.shake_256(start).digest(60)
 
 
 def _fresh() -> Seeds:

@@ -28,6 +28,8 @@ from cohortsum.node.snapshot import SNAPSHOTS, held_snapshot, with_epoch
 from cohortsum.node.tables.bids import Sidecar
 from cohortsum.node.tables.sniff import Layout
 from cohortsum.protocol import codec
+from cohortsum.protocol.evidence import Case, Evidence, Refusal
+from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.messages import Abort, Advert, Complaint, Kind
 from cohortsum.protocol.roster import Identity, Role
 from cohortsum.report.document import from_json
@@ -244,3 +246,19 @@ def test_a_node_reads_no_more_of_a_study_than_its_roster_before_it_knows_whose_i
     for other in (b"{}", b"[]", b'{"roster": "1"}', b'{"roster": null}', b"x"):
         with pytest.raises(StudyFileError, match="canonical study"):
             roster_named(other)
+
+
+@pytest.mark.parametrize(("ends", "lacking"), [("[5]", "range[1]"), ("[]", "range[0]")])
+def test_a_range_that_lacks_an_end_is_named(ends: str, lacking: str) -> None:
+    with pytest.raises(StudyFileError) as caught:
+        frozen(small("range: [5, 65]", f"range: {ends}"))
+    assert f"study.yaml:10: variables.age.{lacking}: is missing; add it" in caught.value.message
+
+
+def test_evidence_of_a_kind_that_nothing_is_read_behind_proves_nothing() -> None:
+    consortium = Consortium(4)
+    opening = consortium.coordinator.opening
+    held = Evidence(Case.BROKEN_ROUND, "R0.1", opening, (opening, opening))
+    found = check_evidence(held.to_bytes(), consortium.roster, consortium.plan)
+    assert isinstance(found, Refusal)
+    assert "are not those that a message of this kind is read behind" in found.reason

@@ -85,7 +85,7 @@ def broken_round(evidence: Evidence, about: About, roster: Roster, plan: RoundPl
     if not evidence.messages or evidence.ciphertext or evidence.key or evidence.holder:
         raise AuthenticationError("messages of the coordinator are expected, and nothing else")
     kind = evidence.messages[-1].kind
-    if tuple(held.kind for held in evidence.messages) != (*BEFORE.get(kind, (kind,)), kind):
+    if kind not in BEFORE or tuple(held.kind for held in evidence.messages) != (*BEFORE[kind], kind):
         raise AuthenticationError("the messages are not those that a message of this kind is read behind")
     told: list[Message] = []
     for envelope in evidence.messages:

@@ -110,14 +110,14 @@ def _locate(location: tuple[int | str, ...], tree: Tree) -> tuple[Path, type[Sec
         if isinstance(here, dict) and isinstance(part, str) and part in here:
             inner = _section(owner, part)
             here, owner = here[part], inner or owner
-        elif isinstance(here, list) and isinstance(part, int):
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
         elif part in TAGGED:
             owner = TAGGED[str(part)]
             continue
         elif part == "[key]":
             continue
-        else:  # a field that is missing
+        else:  # a field, or an entry of a list, that is missing
             here = None
         path.append(part)
     return tuple(path), owner
