@@ -459,9 +459,6 @@ def test_attack_a11_what_other_sites_said_in_another_round_is_shown_in_this_one(
         own = hand.envelopes(Kind.ADVERT, (0,))
         assert hand.say(0, Adverts((*own, *old.envelopes(Kind.ADVERT, range(1, N))))).refused == "M3"
         hand.show_adverts()
-        if not isinstance(sites, Machines):  # a node keeps it as evidence and leaves the attempt
-            assert [reply.refused for reply in hand.replies[0][-2:]] == ["M3", "M4"]
-            return
         for index in OTHERS:
             shares = (*old.envelopes(Kind.SHARES, OTHERS), *hand.envelopes(Kind.SHARES, (VICTIM,)))
             attached = tuple(packet.attachments[index] for packet in old.sent[Kind.SHARES].values())

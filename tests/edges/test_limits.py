@@ -759,6 +759,8 @@ async def flood(peer: Hostile, number: int) -> set[grpc.StatusCode]:
 
 
 BODY = padded(4 * MIB)
+CHUNK = service_pb2.UploadChunk(words=bytes(MAX_CHUNK_BYTES)).SerializeToString()
+"""Made once: what is measured is the coordinator's memory, and its caller lives in the same process."""
 
 
 async def _one(peer: Hostile, step: int) -> Heard:
@@ -770,6 +772,4 @@ async def _one(peer: Hostile, step: int) -> Heard:
         case 2:
             return await peer.ask(GET_STUDY, QUESTION)
         case _:
-            return await peer.upload(
-                service_pb2.UploadChunk(words=bytes(MAX_CHUNK_BYTES)).SerializeToString()
-            )
+            return await peer.upload(CHUNK)

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from cohortsum.crypto.encoding import number
 from cohortsum.protocol.context import context_hash, public_inputs
 from cohortsum.protocol.coordinator_states import Opened
+from cohortsum.protocol.envelope import MESSAGE
 from cohortsum.protocol.evidence import Case
 from cohortsum.protocol.messages import (
     Adverts,
@@ -132,6 +134,26 @@ def test_a_gate_below_the_minimum_is_proven_and_one_below_a_sites_own_is_not() -
     strict.run()
     assert strict.errors[0][1].check == "R4.8"
     assert strict.kept == []
+
+
+def test_a_message_that_cannot_be_read_accuses_nobody() -> None:
+    """Another version may read what a site of that version sent; its signature is genuine."""
+
+    def unreadable(played: Keeping, packet: Packet) -> Packet:
+        signer, context = played.signers[0], packet.envelope.context
+        payload = opened_payload(packet) + b"\xf8\x07\x01"
+        signature = signer.key.sign(MESSAGE, context, number(Kind.ADVERT), b"site0", payload)
+        strange = Envelope(context, Kind.ADVERT, "site0", payload, signature)
+        return passing_on(lambda held: (strange, *held[1:]))(played, packet)
+
+    def opened_payload(packet: Packet) -> bytes:
+        message = opened(packet)
+        assert isinstance(message, Adverts)
+        return message.adverts[0].payload
+
+    played = told_to_victim(Kind.ADVERTS, unreadable)
+    assert played.errors[0][1].check == "M2"
+    assert played.kept == []
 
 
 def test_stricter_thresholds_of_a_site_accuse_nobody() -> None:

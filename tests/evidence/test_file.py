@@ -202,3 +202,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, ledger: Ledger) -
     with pytest.raises(ConfigurationError, match="evidence: cannot be made"):
         book.keep(evidence(), found(), Presented(STUDY.digest, 1, SIGNED), signer("site2"), ledger.note)
     assert ledger.audit().lines == ()
+
+
+def test_a_file_that_an_earlier_version_kept_still_proves_what_it_did() -> None:
+    """Such files lie about for years; the plan of their study must still give the context that was signed."""
+    data = Path(__file__).with_name("kept_0.1.0.evidence").read_bytes()
+    verdict = checked(data)
+    assert verdict.failure is None
+    assert verdict.proof is not None
+    assert verdict.proof.finding.context == evidence().context

@@ -15,6 +15,7 @@ import numpy as np
 
 from cohortsum.coordinator.release_wire import ItemLine, ReleaseList, decision_to_wire, list_to_wire
 from cohortsum.crypto.certificates import trust_anchor
+from cohortsum.crypto.encoding import number
 from cohortsum.crypto.fingerprint import key_words, phrase
 from cohortsum.protocol.audit import Deed, DeedKind, Head, follow
 from cohortsum.protocol.codec import encode, envelope_to_wire, packet_to_bytes
@@ -49,9 +50,12 @@ from cohortsum.study.release.states import State
 from cohortsum.study.sums import DIGEST_BYTES
 from cohortsum.study.sums import pack as pack_sums
 from cohortsum.wire.v1 import service_pb2
+from tests.evidence.test_false_evidence import kept
+from tests.evidence.test_file import file
 from tests.fuzz import texts
 from tests.fuzz.definitions import submitted
 from tests.fuzz.ledgers import CONSORTIUM, PEOPLE
+from tests.fuzz.proofs import payloads, played
 from tests.fuzz.records import BUNDLE, ITEM_STUDY, members
 from tests.fuzz.target import CORPUS
 from tests.fuzz.wire import SITES, WORDS, certificate
@@ -68,7 +72,7 @@ KEPT = "found-"
 
 def every() -> Seeds:
     """Yield every seed."""
-    for part in (_messages, _calls, _definitions, _records, _ledgers, _logs, _tables, _machines):
+    for part in (_messages, _calls, _definitions, _records, _proofs, _ledgers, _logs, _tables, _machines):
         yield from part()
     for target in texts.YAML:
         yield from ((target, f"not-{name}", data) for name, data in texts.NOT_YAML.items())
@@ -268,6 +272,21 @@ def _records() -> Seeds:
     board = {"at": "2026-11-30T18:00:00+00:00", "down_since": None, "studies": [line]}
     yield "node-state", "valid", json.dumps(board).encode()
     yield "node-snapshot", "valid", json.dumps({"epoch": "2026-11", "digest": "ab" * 32}).encode()
+
+
+def _proofs() -> Seeds:
+    for place, (_, data) in enumerate(kept()):
+        yield "evidence", f"true-{place}", data
+    round_, _ = played()
+    for name, record in (("true", round_.machines[1].record), ("other", round_.machines[2].record)):
+        assert record is not None
+        yield "evidence-record", name, record.to_bytes()
+    yield "evidence-file", "true", file()
+    for name, data in payloads().items():
+        yield "evidence-told", name, data
+    head = number(3) + number(1) + bytes(32)
+    for name, data in (("shares", head + bytes(96)), ("no-element", head + b"\xff" * 96), ("nothing", b"")):
+        yield "evidence-sealed", name, data
 
 
 def _ledgers() -> Seeds:
