@@ -60,9 +60,13 @@ def said(town: Loopback) -> set[str]:
 
 
 def fenced(
-    folder: Path, study: str, reach: Callable[[Loopback], Awaitable[None]], logs: list[dict[str, object]]
+    folder: Path,
+    study: str,
+    reach: Callable[[Loopback], Awaitable[None]],
+    logs: list[dict[str, object]],
+    felt: str = "call.refused",
 ) -> None:
-    """Fail unless nothing is written and said any more after ``reach`` has let the lease be taken."""
+    """Fail unless nothing is written and said any more after ``reach`` has let the lease be taken, until ``felt`` is in the log."""
 
     async def play() -> None:
         async with Loopback(folder, SITES, study) as town, asyncio.timeout(60):
@@ -71,7 +75,7 @@ def fenced(
             try:
                 await reach(town)
                 before, heard = picture(folder), said(town)
-                while not any(refused(line) for line in logs):
+                while not any(refused(line, felt) for line in logs):
                     assert not ending.done()
                     await asyncio.sleep(0.05)
                 assert picture(folder) == before
@@ -84,10 +88,8 @@ def fenced(
     asyncio.run(play())
 
 
-def refused(line: dict[str, object]) -> bool:
-    return line["event"] == "round.fenced" or (
-        line["event"] == "call.refused" and line["error"] == FencedError.__name__
-    )
+def refused(line: dict[str, object], felt: str) -> bool:
+    return line["event"] == felt and line.get("error", FencedError.__name__) == FencedError.__name__
 
 
 @pytest.mark.parametrize("kind", TO_COORDINATOR, ids=lambda kind: kind.name)
@@ -119,19 +121,19 @@ def test_an_opened_sum_is_neither_kept_nor_told(tmp_path: Path, monkeypatch: pyt
         await reached.wait()
 
     with capture_logs() as logs:
-        fenced(tmp_path, STUDY, reach, logs)  # type: ignore[arg-type]
+        fenced(tmp_path, STUDY, reach, logs, "round.fenced")  # type: ignore[arg-type]
 
 
 def test_a_deadline_ends_nothing(tmp_path: Path) -> None:
     """Too few are left, and an abort would end the attempt that the other process goes on with."""
 
     async def reach(town: Loopback) -> None:
-        holds = [town.hold(f"site{index}", "SHARES") for index in (1, 2, 3)]
+        holds = [town.hold(f"site{index}", "SHARES") for index in range(SITES)]
         await asyncio.gather(*(held.reached.wait() for held in holds))
         take_over(tmp_path)
 
     with capture_logs() as logs:
-        fenced(tmp_path, study_with(step="3s"), reach, logs)  # type: ignore[arg-type]
+        fenced(tmp_path, study_with(step="3s"), reach, logs, "round.fenced")  # type: ignore[arg-type]
 
 
 def test_an_attempt_is_not_opened_and_nobody_is_sent_away(

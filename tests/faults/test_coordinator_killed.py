@@ -17,7 +17,7 @@ from tests.life.town import study_of
 
 ONCE = ("named", "r5", "published")
 """Steps with one write; the others have one for every site, and the third is taken."""
-PACE = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 20s, step_max: 40s, tick: 1ms}"}
+PACE = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 60s, step_max: 120s, tick: 1ms}"}
 
 
 @pytest.mark.faults

@@ -28,7 +28,7 @@ SITES = 5
 FEW, MANY = (2,), (2, 4)
 COLLECTING = (Kind.ADVERT, Kind.SHARES, Kind.MASKED)
 SLOW = study_with(step="60s, step_max: 60s", min_sites="4")
-FAST = study_with(step="3s, step_max: 3s", min_sites="4")
+FAST = study_with(step="5s, step_max: 5s", min_sites="4")
 BEFORE = dict(
     zip(
         (kind.name for kind in (*TO_COORDINATOR, Kind.CLOSING)),
@@ -93,7 +93,7 @@ class ProxiedTown(Loopback):
 
 @asynccontextmanager
 async def town(folder: Path, study: str) -> AsyncGenerator[ProxiedTown]:
-    async with ProxiedTown(folder, SITES, study) as held, asyncio.timeout(120):
+    async with ProxiedTown(folder, SITES, study) as held, asyncio.timeout(180):
         yield held
 
 

@@ -18,8 +18,8 @@ from tests.life.town import study_of
 VICTIM = 1
 OTHERS = (0, 2, 3, 4)
 EVERYBODY = tuple(range(5))
-SOON = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 6s, step_max: 6s, tick: 1ms}"}
-LATER = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 60s, step_max: 60s, tick: 1ms}"}
+SOON = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 10s, step_max: 10s, tick: 1ms}"}
+LATER = {"deadlines: {step: 20s, tick: 1ms}": "deadlines: {step: 120s, step_max: 120s, tick: 1ms}"}
 """Time enough for a node that is started again to take the place that is free still."""
 
 STEPS = {

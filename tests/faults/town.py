@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class FaultTown(Town):
 
     patience_s = math.inf
 
+    patience_s = 4 * LIMIT_S
+
     def __init__(self, home: Path, sites: int = 5, store: str = "") -> None:
         super().__init__(home, sites)
         self._failpoint, self._number = "", 0
@@ -53,6 +55,12 @@ class FaultTown(Town):
             before = settings.read_text()
             settings.write_text(before.replace("sqlite:///coordinator.db", store))
             assert settings.read_text() != before
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait for something that processes do; on a busy machine that takes its time."""
+        async with asyncio.timeout(self.patience_s):
+            while not ready():
+                await asyncio.sleep(0.05)
 
     async def start_hub(self) -> None:
         """Start the coordinator; it dies at the failpoint that was asked for."""
@@ -128,7 +136,7 @@ class FaultTown(Town):
             return ""
 
     async def result(self, study: FrozenStudy) -> ResultDocument:
-        async with asyncio.timeout(2 * LIMIT_S):
+        async with asyncio.timeout(self.patience_s):
             while await self.state(study) != "released":
                 assert not self.hub_is_dead, "the coordinator died once too often"
                 await asyncio.sleep(0.1)
