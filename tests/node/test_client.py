@@ -132,9 +132,11 @@ def run(
     channel = FakeChannel(code, times, hints=hints, details=details)
     stub = service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", channel))
     line = Line("hub.example:443", patience_s)
-    connection = cast(
-        "Connection", SimpleNamespace(stub=lambda: stub, target=line.target, turn=lambda _failed: None)
-    )
+
+    def stay(_failed: str) -> None:
+        return
+
+    connection = cast("Connection", SimpleNamespace(stub=lambda: stub, target=line.target, turn=stay))
     caller = Caller(connection, line, "amc")
     node = NodeClient(caller, cast("StudySession", None), "amc")  # the first call already fails
     asyncio.run(node.follow(bytes(32)))
