@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cohortsum.coordinator.serve import TAKEN_OVER
 from tests.edges.oracle import check_pooled
 from tests.faults.test_coordinator_killed import ONCE, PACE
 from tests.faults.town import FaultTown
@@ -74,7 +75,7 @@ def test_a_coordinator_that_slept_through_its_lease_writes_and_says_nothing_any_
                 before = town.attempts(study)
                 os.kill(sleeper.pid, signal.SIGCONT)
                 await asyncio.wait_for(asyncio.to_thread(sleeper.wait), 60)
-                assert sleeper.returncode == 2
+                assert sleeper.returncode == TAKEN_OVER
                 assert town.attempts(study) == before == [(1, 1, "opened")]
                 check_pooled(document, range(town.count))
             finally:

@@ -3,8 +3,8 @@
 Reads its settings, waits until no other coordinator serves from the same store (`lease`), verifies rosters, takes up every study that is
 not over, listens with TLS 1.3 and client certificates, and serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it, 0 with a result, 3 without one, or before it
 where it is told to (3).
-Exit codes: 1 a fault of cohortsum, 2 bad settings, or a store or audit log that cannot be written or was tampered with. One JSON
-line per event goes to standard output. What could name a person is scrubbed from it, and from standard error.
+Exit codes: 1 a fault of cohortsum, 2 bad settings, or a store or audit log that cannot be written or was tampered with, 5 another
+coordinator has taken over. One JSON line per event goes to standard output. What could name a person is scrubbed from it, and from standard error.
 """
 
 import argparse
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 WITHOUT_RESULT = 3
 """Exit code where the one study ended without a result, or was not waited for."""
+
+TAKEN_OVER = 5
+"""Exit code where another coordinator holds the lease now; started again, this one waits for its turn."""
 
 LOOK_AROUND_S = 2.0
 """How often a running coordinator looks for new rosters and denials."""
@@ -68,7 +71,7 @@ def run(path: Path, study: Path | None = None) -> int:
             return asyncio.run(_serve(load_coordinator_config(path), path, study))
     except CohortsumError as error:
         log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
-        return 2
+        return TAKEN_OVER if isinstance(error, FencedError) else 2
     except Exception as error:  # a fault of ours: its traceback is scrubbed like everything else
         log.exception("coordinator.failed", error=type(error).__name__)
         return 1
