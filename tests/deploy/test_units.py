@@ -86,7 +86,7 @@ def test_both_services_are_confined_alike() -> None:
     own = {
         "Description", "ExecStart", "User", "Group", "StateDirectory", "ReadWritePaths", "RestartSec",
         "EnvironmentFile", "StartLimitIntervalSec", "SocketBindDeny",
-        "Environment", "CacheDirectory", "CacheDirectoryMode",
+        "Environment", "CacheDirectory", "CacheDirectoryMode", "LimitNOFILE",
     }  # fmt: skip
     coordinator, node = ({k: v for k, v in settings(name).items() if k not in own} for name in SYSTEM)
     assert len(node) > 25
