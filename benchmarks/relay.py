@@ -50,7 +50,7 @@ class Relay:
 
     async def open(self) -> None:
         """Begin to listen, on a port that stays the same from then on."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=PIECE)
+        self._server = await asyncio.start_server(self._begin, "127.0.0.1", 0, limit=PIECE)
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
@@ -92,11 +92,12 @@ class Relay:
             for end in line:
                 end.transport.abort()
 
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._accept(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         if self.fault == "cut":
             writer.transport.abort()
             return

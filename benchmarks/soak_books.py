@@ -84,14 +84,14 @@ def read_store(folder: Path) -> Kept:
                 "SELECT digest, name, state, reason FROM studies"
             )
         }
-        columns = "context, study, iteration, attempt, state, reason, survivors, ended"
+        rows = database.execute(
+            "SELECT context, study, iteration, attempt, state, reason, survivors, ended FROM rounds"
+        )
         attempts = {
             context: Attempt(
                 study, iteration, number, state, reason, tuple(filter(None, listed.split(","))), ended or ""
             )
-            for context, study, iteration, number, state, reason, listed, ended in database.execute(
-                f"SELECT {columns} FROM rounds ORDER BY opened"
-            )  # noqa: S608  fixed names
+            for context, study, iteration, number, state, reason, listed, ended in rows
         }
         messages = {
             (context, sender, kind): digest
