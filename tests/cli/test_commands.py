@@ -66,7 +66,7 @@ def test_what_is_not_built_is_refused_by_name(command: str, tmp_path: Path) -> N
             "simulate", file, "--data", tmp_path, "--profile", "open_data", "--out", tmp_path / "out"
         )
     assert done.returncode == 2
-    for name in ("round_to", "not in this version"):
+    for name in ("near_duplicate reuse", "not in this version"):
         assert name in done.stderr
 
 
@@ -158,11 +158,10 @@ def test_a_shared_node_file_holds_at_every_site(tables: Path, tmp_path: Path) ->
     assert sum(int(str(row[place])) for row in counted for place in places) == everybody - 1
 
 
-def test_the_default_profile_is_refused_by_name(tables: Path, tmp_path: Path) -> None:
-    done = cohortsum("simulate", STUDY, "--data", tables, "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "disclosure control" in done.stderr
-    assert "--profile open_data" in done.stderr
+def test_without_a_profile_the_sites_hold_to_dpuk(tables: Path, tmp_path: Path) -> None:
+    done = cohortsum("simulate", STUDY, "--data", tables, "--in-process", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "result.json").read_bytes())["profile"] == "dpuk"
 
 
 def test_a_folder_with_something_in_it_is_not_written_to(tables: Path, tmp_path: Path) -> None:

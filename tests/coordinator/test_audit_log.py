@@ -82,14 +82,14 @@ def test_what_happens_to_a_study_has_its_lines(store: Store, tmp_path: Path) -> 
     record.enter("enrolling")
     record.answer(1, Packet(yes))
     record.answer(2, Packet(no))
-    record.attempt_opened(CONTEXT, KEY, opening)
-    record.message(masked)
+    record.attempt_opened(CONTEXT, KEY, opening, True)
+    record.message(Packet(masked))
     record.survivors(CONTEXT, (0, 1))
     for _ in range(3):
         record.refused(CONTEXT, "site3", "R2.4")
     record.refused(CONTEXT, "site3", "M5")
     record.attempt_aborted(CONTEXT, "three people too few at site2", ())
-    record.attempt_opened(b"d" * 32, RoundKey(b"r" * 16, 1, 2), opening)
+    record.attempt_opened(b"d" * 32, RoundKey(b"r" * 16, 1, 2), opening, True)
     record.attempts(1)
     for _ in range(2):
         record.enter("withdrawn", "three people too few")
@@ -116,9 +116,9 @@ def test_what_happens_to_a_study_has_its_lines(store: Store, tmp_path: Path) -> 
 def test_what_the_store_refuses_has_no_line(store: Store) -> None:
     record = record_in(store)
     opening = approve(signer("site1"), PLAN, Regimen("open_data"), frozenset())
-    record.attempt_opened(CONTEXT, KEY, opening)
+    record.attempt_opened(CONTEXT, KEY, opening, True)
     with pytest.raises(StoreError):
-        record.attempt_opened(CONTEXT, KEY, opening)
+        record.attempt_opened(CONTEXT, KEY, opening, True)
     with pytest.raises(ZeroDivisionError):
         fail_inside(store)
     assert [deed.kind for deed in deeds_in(store)][1:] == [
@@ -184,7 +184,9 @@ def test_a_log_that_was_cut_lets_nothing_be_done(store: Store, tmp_path: Path) -
     record = record_in(store)
     os.truncate(tmp_path / AUDIT, 100)
     with pytest.raises(StoreError, match="audit log"):
-        record.attempt_opened(CONTEXT, KEY, approve(signer("site1"), PLAN, Regimen("open_data"), frozenset()))
+        record.attempt_opened(
+            CONTEXT, KEY, approve(signer("site1"), PLAN, Regimen("open_data"), frozenset()), True
+        )
     assert record.attempts(1) == (0, ())
 
 

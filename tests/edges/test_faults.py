@@ -11,7 +11,7 @@ from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.runner import Outcome
 from cohortsum.coordinator.spool import Upload
 from cohortsum.crypto.errors import StoreError
-from cohortsum.protocol.messages import Envelope, Kind
+from cohortsum.protocol.messages import Kind, Packet
 from tests.edges.harness import Loopback, study_with
 from tests.edges.oracle import check_pooled
 
@@ -37,12 +37,12 @@ def test_a_store_that_fails_once_for_the_last_message_of_a_step_costs_a_repeated
     record = StudyRecord.message
     seen: list[str] = []
 
-    def failing(self: StudyRecord, envelope: Envelope) -> None:
-        if envelope.kind is Kind.ADVERT:
-            seen.append(envelope.sender)
+    def failing(self: StudyRecord, packet: Packet) -> None:
+        if packet.envelope.kind is Kind.ADVERT:
+            seen.append(packet.envelope.sender)
             if len(seen) == 4:
                 raise StoreError("the disk is full")
-        record(self, envelope)
+        record(self, packet)
 
     monkeypatch.setattr(StudyRecord, "message", failing)
     check(run(tmp_path))

@@ -145,7 +145,7 @@ def test_impac_with_a_floor_of_20_equals_the_fit_over_the_25_sites_that_have_it(
 def test_killed_sites_leave_the_pooled_answer_of_the_survivors(tmp_path: Path) -> None:
     """3 die after R1 and before sending, 5 after they sent their masked vectors; the 5 count."""
     before, after = ["3", "14", "31"], ["0", "7", "12", "22", "33"]
-    failpoints = dict.fromkeys(before, "r2.masked") | dict.fromkeys(after, "r2.sent")
+    failpoints = dict.fromkeys(before, "site.r2.before") | dict.fromkeys(after, "site.r2.sent")
     study = impac(min_sites=23, step="10s")
     run = simulate(
         tmp_path, study, DATA / "impac_asd.csv", split_by="site", node=IMPAC_NODE, failpoints=failpoints
@@ -161,7 +161,7 @@ def test_killed_sites_leave_the_pooled_answer_of_the_survivors(tmp_path: Path) -
     assert sum(int(row["n"]) for row in ages.values()) == len(people)
 
 
-@pytest.mark.parametrize("failpoint", ["r1.shared", "r2.masked", "r2.sent", "r3.signed"])
+@pytest.mark.parametrize("failpoint", ["site.r1.sent", "site.r2.before", "site.r2.sent", "site.r3.sent"])
 def test_a_missed_threshold_gives_no_result(
     tmp_path: Path, failpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

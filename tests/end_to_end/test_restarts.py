@@ -100,7 +100,7 @@ def test_killed_inside_a_round_a_node_is_a_dropout_and_the_coordinator_resumes(t
     town = Desk(tmp_path)
     steps = prepare(town, FEWER + "deadlines: {gather: 60s, step: 6s, step_max: 6s}\n")
     victim = SITES[1]
-    town.environments[victim]["COHORTSUM_FAILPOINT"] = "r2.masked"
+    town.environments[victim]["COHORTSUM_FAILPOINT"] = "site.r2.before"
     with ExitStack() as stack:
         running = start(town, steps, stack, "operator", *SITES)
         for command in steps.submit:
@@ -121,7 +121,7 @@ def test_a_node_killed_inside_a_round_leaves_the_sum_of_the_others(tmp_path: Pat
     town = Desk(tmp_path)
     steps = prepare(town, FEWER + "deadlines: {gather: 60s, step: 5s, step_max: 5s}\n")
     victim = SITES[2]
-    town.environments[victim]["COHORTSUM_FAILPOINT"] = "r1.shared"
+    town.environments[victim]["COHORTSUM_FAILPOINT"] = "site.r1.sent"
     with ExitStack() as stack:
         start(town, steps, stack, "operator", *SITES)
         for command in steps.submit:

@@ -11,6 +11,7 @@ import select
 import ssl
 import stat
 import sys
+import time
 from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -116,6 +117,33 @@ def test_a_hook_that_is_too_slow_dies_with_its_children(kind: Kind, tmp_path: Pa
         assert os.read(reader, 100) == b""
     finally:
         os.close(reader)
+
+
+@MESSENGERS
+def test_a_daemon_that_stops_while_it_starts_a_hook_does_stop(kind: Kind, tmp_path: Path) -> None:
+    """Told to stop before, in the midst of, and after the start of a program whose child waits for what it is told."""
+    hook = program(tmp_path, "cat > /dev/null\nexit 0\n", "/bin/sh")
+
+    async def stopped(steps: int, blocked_s: float) -> bool:
+        folder = tmp_path / f"{steps}-{blocked_s}"
+        folder.mkdir()
+        sending = asyncio.create_task(kind(by_hook(hook), "nyu", folder).send(NOTICE))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        time.sleep(blocked_s)  # the program goes on meanwhile
+        sending.cancel()
+        done, _ = await asyncio.wait({sending}, timeout=3)
+        return bool(done)
+
+    async def hanging() -> list[tuple[int, float]]:
+        return [
+            (steps, blocked_s)
+            for steps in range(15)
+            for blocked_s in (0.0, 0.02)
+            if not await stopped(steps, blocked_s)
+        ]
+
+    assert asyncio.run(asyncio.wait_for(hanging(), 60)) == []
 
 
 @MESSENGERS

@@ -115,7 +115,7 @@ class World:
         while not course.over:
             context = sha256(study.digest + bytes([course.iteration])).digest()
             key = RoundKey(study.digest[:16], course.iteration, 1)
-            record.attempt_opened(context, key, opening)
+            record.attempt_opened(context, key, opening, True)
             sums = sums_of(course.plan, sites)
             if course.plan.round.seen:
                 record.iteration_opened(context, range(SITES), sites, sums)

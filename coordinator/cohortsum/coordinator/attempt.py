@@ -4,6 +4,9 @@ The machine decides, this carries out: packets into mailboxes, uploads into a sp
 survivor set into the store before any site hears of it, and timers for its steps. Effects wait in one line; what a failing
 store holds up stays first in it, so that the repeated call which follows completes it. Only the addition of uploads and the
 removal of masks leave the event loop.
+
+An attempt that was open when the coordinator stopped goes on (`attempt_rows`): its inputs are played again, and its sites get
+every packet again. To what they have seen before they send the same bytes, uploads and shares included.
 """
 
 import asyncio
@@ -12,21 +15,24 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from cohortsum.coordinator.attempt_rows import Event, EventKind, OpenAttempt, to_replay
 from cohortsum.coordinator.clock import tell
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.sealing import SealedRounds
 from cohortsum.coordinator.spool import Spool, Upload
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.coordinator import CoordinatorRound
-from cohortsum.protocol.coordinator_states import Aborted, Combining, CoordinatorSetup, Opened
+from cohortsum.protocol.coordinator import STEPS, CoordinatorRound
+from cohortsum.protocol.coordinator_states import Aborted, Combining, CoordinatorSetup, Masking, Opened
 from cohortsum.protocol.effects import (
     Audit,
     AwaitStep,
@@ -36,12 +42,29 @@ from cohortsum.protocol.effects import (
     DiscardUploads,
     MessageTaken,
 )
-from cohortsum.protocol.messages import Packet
+from cohortsum.protocol.messages import Kind, Packet
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
+STEP_OF = {
+    Kind.ADVERT: "r0",
+    Kind.SHARES: "r1",
+    Kind.MASKED: "r2",
+    Kind.CONSISTENCY: "r3",
+    Kind.GATE_SHARES: "r4a",
+    Kind.DATA_SHARES: "r4b",
+}
+ASK_AGAIN_S = 1.0
 BURIAL_S = 60.0
 """Sites that are there sign a tombstone at once; the others are not waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """The attempt is aborted; noted before any site hears of it, so that no restart goes on with it."""
+
+    reason: str
+    survivors: tuple[int, ...]
 
 
 class Attempt:
@@ -81,7 +104,9 @@ class Attempt:
         self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pending: deque[CoordinatorEffect] = deque()
+        self._pending: deque[CoordinatorEffect | Event | _Ending] = deque()
+        self._ending_noted = False
+        self._answered: Mapping[tuple[str, str], bytes] = {}
         self._log = log.bind(study=record.study.study, version=record.study.version)
 
     @property
@@ -89,18 +114,23 @@ class Attempt:
         """What every message of this attempt is bound to."""
         return self.machine.fixed.context
 
-    async def run(self) -> Opened | Aborted:
-        """Invite the sites, and return how the attempt ended; its uploads are wiped then."""
+    async def run(self, held: OpenAttempt | None = None) -> Opened | Aborted:
+        """Invite the sites, and return how the attempt ended; its uploads are wiped then.
+
+        Args:
+            held: what the store holds of this attempt, if it was open when the coordinator stopped.
+        """
         machine = self.machine
-        self._record.attempt_opened(self.context, self.key, machine.opening)
+        if held is None:
+            self._record.attempt_opened(self.context, self.key, machine.opening, machine.setup.exact)
         self._log.info(
-            "round.open",
+            "round.open" if held is None else "round.resumed",
             iteration=self.key.iteration,
             attempt=self.key.attempt,
             sites=len(machine.setup.approvals),
             numbers=machine.length,
         )
-        await self._apply(machine.open())
+        await self._apply(machine.open() if held is None else self._replayed(held))
         async with self._changed:
             await self._changed.wait_for(lambda: isinstance(machine.state, Opened | Aborted))
         self._clear_deadline()
@@ -116,6 +146,10 @@ class Attempt:
 
     async def receive(self, packet: Packet) -> None:
         """Take a site's packet; raises RemoteProtocolError for one that the machine refuses."""
+        envelope = packet.envelope
+        if self._answered.get((envelope.sender, envelope.kind.name), envelope.digest) != envelope.digest:
+            self._record.refused(self.context, envelope.sender, "M5")
+            raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes")
         effects = self.machine.receive(packet)
         match effects:
             # nothing but a refusal: the edge logs it and tells the sender
@@ -135,13 +169,17 @@ class Attempt:
     async def end_upload(self, site: int, upload: Upload) -> None:
         """Keep a spooled upload, if it is still awaited; raises RemoteProtocolError (U1, U2)."""
         digest = upload.finish()
-        if self.machine.has_upload(site, digest):
-            return  # sent again because the answer was lost
+        if self.machine.has_upload(site, digest):  # sent again because the answer was lost, or the words were
+            if self._spool is not None and not self._spool.holds((site,)):
+                self._spool.keep(site, upload, digest)
+            await self._apply(())  # what a failing store held up the first time
+            return
         if self._spool is None or not self.machine.awaits_upload(site):
             raise RemoteProtocolError("U2", "no upload is awaited")
         self._spool.keep(site, upload, digest)
         self._log.info("round.upload", site=self._record.id_of(site))
-        await self._apply(self.machine.uploaded(site, digest))
+        effects = self.machine.uploaded(site, digest)
+        await self._apply((Event(EventKind.UPLOAD, self._record.id_of(site), digest), *effects))
 
     async def abort(self, reason: str) -> None:
         """End the attempt, unless its sum is being opened already."""
@@ -162,14 +200,41 @@ class Attempt:
                 await self._changed.wait_for(closed)
         self._log.info("round.closed" if closed() else "round.not_closed", attempt=self.key.attempt)
 
-    async def _apply(self, effects: tuple[CoordinatorEffect, ...]) -> None:
+    def _replayed(self, held: OpenAttempt) -> tuple[CoordinatorEffect, ...]:
+        """Bring the machine where it was, and return what the sites are to get again and the step that waits for them."""
+        machine, index_of = self.machine, {name: index for index, name in self._record.names.items()}
+        self._answered = held.answered
+        effects = [*machine.open()]
+        for event in to_replay(held, STEPS[Masking]):
+            match event.kind:
+                case EventKind.MESSAGE:
+                    effects += machine.receive(event.packet)
+                case EventKind.UPLOAD:
+                    effects += machine.uploaded(index_of[event.sender], event.content)
+                case EventKind.LATE:
+                    effects += machine.deadline_passed(event.content.decode(), final=False)
+        steps = [effect for effect in effects if isinstance(effect, AwaitStep)]
+        return (*(effect for effect in effects if isinstance(effect, Deliver)), *steps[-1:])
+
+    async def _apply(self, effects: "tuple[CoordinatorEffect | Event, ...]") -> None:
         """Carry effects out in order. What a failing store holds up stays first in line for the next call."""
+        state = self.machine.state
+        if isinstance(state, Aborted) and not self._ending_noted:
+            self._ending_noted = True
+            self._pending.append(_Ending(state.reason, state.survivors))
         self._pending.extend(effects)
         while self._pending:
             effect = self._pending[0]
             match effect:
+                case _Ending():
+                    self._record.attempt_aborted(self.context, effect.reason, effect.survivors)
+                case Event():
+                    self._record.event(self.context, effect)
                 case MessageTaken():
-                    self._record.message(effect.envelope)
+                    step = STEP_OF.get(effect.envelope.kind, "")
+                    reach(f"hub.{step}.before")
+                    self._record.message(effect.packet)
+                    reach(f"hub.{step}.noted")
                     self._log.info(
                         "round.message", site=effect.envelope.sender, kind=effect.envelope.kind.name
                     )
@@ -183,7 +248,9 @@ class Attempt:
                     self._spawn(self._combine(effect))
                 case DiscardUploads():
                     if effect.survivors:
+                        reach("hub.named.before")
                         self._record.survivors(self.context, effect.survivors)
+                        reach("hub.named.noted")
                     if self._spool is not None:
                         self._spool.keep_only(effect.survivors)
                 case Audit():
@@ -208,6 +275,7 @@ class Attempt:
             if isinstance(self.machine.state, Opened | Aborted):
                 return
             self._pending.clear()
+            self._ending_noted = True  # by whoever started the attempt, once the store takes it
             effects = self.machine.abort("the coordinator failed")
             await self._apply(tuple(effect for effect in effects if isinstance(effect, Deliver)))
 
@@ -215,6 +283,11 @@ class Attempt:
         spool = self._spool
         if spool is None:
             raise AssertionError("sums are formed while a round is open")
+        async with (
+            asyncio.timeout(max(self._waits)),
+            self._changed,
+        ):  # words that a restart lost are on their way again
+            await self._changed.wait_for(lambda: spool.holds(effect.survivors))
         words = await asyncio.to_thread(self._open_sum, spool, effect)
         await self._seal(spool)
 
@@ -223,10 +296,26 @@ class Attempt:
                 return {}
             return {site: spool.words(site) for site in opened.survivors}
 
-        effects = self.machine.combined(words, disclosed)
+        effects = await self._kept(lambda: self.machine.combined(words, disclosed))
         if isinstance(self.machine.state, Aborted) and self._sealed is not None:
             self._sealed.drop(self.context)
         await self._apply(effects)
+
+    async def _kept(
+        self, combined: Callable[[], tuple[CoordinatorEffect, ...]]
+    ) -> tuple[CoordinatorEffect, ...]:
+        """Return what follows from an opened sum, once the store has it; a store that refuses is asked again."""
+        async with asyncio.timeout(max(self._waits)):
+            while True:
+                try:
+                    reach("hub.r5.before")
+                    effects = combined()
+                    reach("hub.r5.noted")
+                except StoreError as error:
+                    self._log.error("round.not_kept", sentence=error.message)
+                    await asyncio.sleep(ASK_AGAIN_S)
+                else:
+                    return effects
 
     async def _seal(self, spool: Spool) -> None:
         """Keep for the auditors what was opened. A disk that refuses ends no round; the study then has no proof bundle."""
@@ -255,7 +344,10 @@ class Attempt:
     def _expire(self, step: str, final: bool) -> None:
         if self.machine.step == step:
             self._log.warning("round.deadline", step=step, final=final)
-            self._spawn(self._apply(self.machine.deadline_passed(step, final)))
+            effects = self.machine.deadline_passed(step, final)
+            moved = effects and not isinstance(self.machine.state, Aborted)
+            late = (Event(EventKind.LATE, content=step.encode()),) if moved else ()
+            self._spawn(self._apply((*late, *effects)))
 
     def _clear_deadline(self) -> None:
         for deadline in self._deadlines:

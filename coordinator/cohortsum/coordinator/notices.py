@@ -63,19 +63,32 @@ class Messenger(Courier):
     async def run(self, argv: Sequence[str], data: bytes) -> int:
         """Run a program without a shell and return its exit code; whatever it writes is dropped."""
         environment = {name: os.environ[name] for name in HOOK_ENVIRONMENT if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=environment, start_new_session=True
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                *argv, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=environment, start_new_session=True
+            )
         )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # a start that is cancelled half-way waits for ever where a child of the program listens: let it end, and kill both
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await self._killed(starting.result())
+            raise
         try:
             async with asyncio.timeout(self._limit_s):
                 await process.communicate(data)
         except BaseException:  # too slow, or the coordinator stops
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            await self._killed(process)
             raise
-        finally:
-            code = await process.wait()
-        return code
+        return await process.wait()
+
+    async def _killed(self, process: asyncio.subprocess.Process) -> None:
+        """Kill a program with its children, and wait for its end."""
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
     async def post(self, smtp: SmtpSettings, message: EmailMessage) -> None:
         """Hand a mail to a server: TLS first, then the password, then the mail."""

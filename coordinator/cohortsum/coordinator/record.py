@@ -13,6 +13,15 @@ from datetime import datetime
 
 from sqlalchemy import select
 
+from cohortsum.coordinator.attempt_rows import (
+    REPLAYED,
+    Event,
+    OpenAttempt,
+    add_event,
+    dealing_of,
+    forget_events,
+    open_attempt,
+)
 from cohortsum.coordinator.item_rows import Review, add_item, add_review
 from cohortsum.coordinator.items import HeldItem
 from cohortsum.coordinator.linked_releases import linked_releases
@@ -31,9 +40,9 @@ from cohortsum.coordinator.store import (
     now,
 )
 from cohortsum.protocol.audit import Deed, DeedKind
-from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
+from cohortsum.protocol.codec import decode, packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.context import RoundKey
-from cohortsum.protocol.messages import Envelope, Kind, Packet
+from cohortsum.protocol.messages import Envelope, Kind, Opening, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument, from_json, to_json
 from cohortsum.study.definition import FrozenStudy
@@ -41,7 +50,7 @@ from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.crosstabs import Earlier
 from cohortsum.study.sums import Integers, pack, unpack
 
-TRANSCRIPT = frozenset({Kind.ADVERT, Kind.SHARES, Kind.MASKED, Kind.CONSISTENCY})
+TRANSCRIPT = REPLAYED
 """Messages that prove what happened in a round; none holds a share, only digests of sealed ones."""
 
 
@@ -70,6 +79,7 @@ class OpenedIteration:
         advertised: U1.
         survivors: U3.
         sums: by block name.
+        earlier: context of the round of an earlier version whose sums it did not open anew; empty for none.
     """
 
     context: bytes
@@ -77,6 +87,7 @@ class OpenedIteration:
     advertised: tuple[int, ...]
     survivors: tuple[int, ...]
     sums: Mapping[str, Integers] = field(repr=False)
+    earlier: bytes = b""
 
 
 class StudyRecord:
@@ -172,10 +183,11 @@ class StudyRecord:
         survivors: Sequence[int],
         sums: Mapping[str, Integers],
     ) -> None:
-        """Note an opened sum that another round goes on from, before any site hears of it."""
+        """Note an opened sum, before any site hears of it."""
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
             row.state, row.ended, row.survivors = "opened", now(), self.listed(survivors)
+            forget_events(session, context)
             session.add(
                 IterationRow(
                     context=row.context,
@@ -203,6 +215,7 @@ class StudyRecord:
                     tuple(sorted(index_of[name] for name in held.advertised.split(","))),
                     tuple(sorted(index_of[name] for name in held.survivors.split(","))),
                     unpack(held.sums),
+                    _earlier_of(row),
                 )
                 for row, held in rows
             )
@@ -213,11 +226,27 @@ class StudyRecord:
         with self._store.transaction() as session:
             return tuple(map(bytes.fromhex, session.scalars(query)))
 
-    def attempts(self, iteration: int) -> tuple[int, tuple[str, ...]]:
+    def open_attempt(self, iteration: int) -> OpenAttempt | None:
+        """Return what is held of the attempt at an iteration that was open when the coordinator stopped, or None."""
+        with self._store.transaction() as session:
+            row = session.scalar(
+                select(RoundRow)
+                .where(RoundRow.study == self._digest, RoundRow.iteration == iteration)
+                .where(RoundRow.state == "open")
+                .order_by(RoundRow.attempt.desc())
+            )
+            return None if row is None else open_attempt(session, row)
+
+    def dealing(self, context: bytes) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+        """Return adverts and share messages of the sites that dealt in an attempt."""
+        with self._store.transaction() as session:
+            return dealing_of(session, context)
+
+    def attempts(self, iteration: int, resumed: bytes = b"") -> tuple[int, tuple[str, ...]]:
         """Return how many attempts at an iteration were made before a restart, and the ids of the survivors that bind the next.
 
         Sites that signed a survivor set keep to it, so whatever set was named last binds. An attempt that was open when
-        the coordinator stopped is over: its sites begin anew when the next one opens.
+        the coordinator stopped, and is not the one that is ``resumed``, is over: its sites begin anew when the next one opens.
         """
         with self._store.transaction() as session:
             rows = session.scalars(
@@ -226,17 +255,19 @@ class StudyRecord:
                 .order_by(RoundRow.attempt)
             ).all()
             for row in rows:
-                if row.state == "open":
+                context = bytes.fromhex(row.context)
+                if row.state == "open" and context != resumed:
                     row.state, row.ended, row.reason = "aborted", now(), "the coordinator stopped"
-                    context = bytes.fromhex(row.context)
+                    forget_events(session, context)
                     note(
                         session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context, detail="restart")
                     )
-            named = [row.survivors for row in rows if row.survivors]
-            made = max((row.attempt for row in rows), default=0)
+            before = [row for row in rows if row.context != resumed.hex()]
+            named = [row.survivors for row in before if row.survivors]
+            made = max((row.attempt for row in before), default=0)
         return made, tuple(named[-1].split(",")) if named else ()
 
-    def attempt_opened(self, context: bytes, key: RoundKey, opening: Envelope) -> None:
+    def attempt_opened(self, context: bytes, key: RoundKey, opening: Envelope, exact: bool) -> None:
         """Note an attempt before its sites are invited."""
         with self._store.transaction() as session:
             session.add(
@@ -249,13 +280,24 @@ class StudyRecord:
                     state="open",
                     opened=now(),
                     opening=packet_to_bytes(Packet(opening)),
+                    exact=exact,
                 )
             )
             note(session, Deed(DeedKind.ATTEMPT_OPENED, self.study.digest, context, opening.digest))
 
-    def message(self, envelope: Envelope) -> None:
-        """Note a message that had its effect."""
+    def message(self, packet: Packet) -> None:
+        """Note a message that had its effect. One that was noted before a restart is not noted again."""
+        envelope = packet.envelope
         with self._store.transaction() as session:
+            held = select(MessageRow.digest).where(
+                MessageRow.context == envelope.context.hex(),
+                MessageRow.sender == envelope.sender,
+                MessageRow.kind == envelope.kind.name,
+            )
+            if session.scalar(held) == envelope.digest.hex():
+                return
+            if envelope.kind in REPLAYED:
+                add_event(session, envelope.context, Event.of(packet))
             session.add(
                 MessageRow(
                     context=envelope.context.hex(),
@@ -272,6 +314,11 @@ class StudyRecord:
             )
             note(session, deed)
 
+    def event(self, context: bytes, event: Event) -> None:
+        """Note what else moved an attempt on, before anything follows from it."""
+        with self._store.transaction() as session:
+            add_event(session, context, event)
+
     def refused(self, context: bytes, sender: str, check: str) -> None:
         """Note that a check refused a message; once for sender, check and attempt, or a site could fill the disk."""
         if (context, sender, check) not in self._refused:
@@ -287,12 +334,15 @@ class StudyRecord:
             note(session, Deed(DeedKind.SURVIVORS_NAMED, self.study.digest, context))
 
     def attempt_aborted(self, context: bytes, reason: str, survivors: Sequence[int]) -> None:
-        """Note that an attempt ended without a sum, and the set that a retry is bound to."""
+        """Note that an attempt ended without a sum, and the set that a retry is bound to; again, where that is known better."""
         with self._store.transaction() as session:
             row = session.get_one(RoundRow, context.hex())
+            noted = row.state == "aborted"
             row.state, row.ended, row.reason = "aborted", now(), reason
             row.survivors = self.listed(survivors)
-            note(session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context))
+            forget_events(session, context)
+            if not noted:
+                note(session, Deed(DeedKind.ATTEMPT_ABORTED, self.study.digest, context))
 
     def computed(
         self,
@@ -360,3 +410,9 @@ class StudyRecord:
         """Return the document as it stands, or None where no round is over."""
         stored = self._store.result(self._digest)
         return None if stored is None else from_json(stored)
+
+
+def _earlier_of(row: RoundRow) -> bytes:
+    opening = packet_from_bytes(row.opening).envelope
+    message = decode(opening.kind, opening.payload)
+    return message.earlier if isinstance(message, Opening) else b""

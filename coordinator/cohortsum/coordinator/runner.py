@@ -28,13 +28,14 @@ from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
+from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
-from cohortsum.protocol.coordinator_states import CoordinatorSetup, Opened
+from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
@@ -228,6 +229,7 @@ class StudyRunner:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
         course = Course(self.plan)
         for held in self._record.iterations():
+            self._serve_earlier(course, held)
             course.take(held)
         while not course.over:
             ended = await self._round(course, approving)
@@ -241,7 +243,9 @@ class StudyRunner:
     async def _round(self, course: Course, approving: tuple[int, ...]) -> OpenedIteration | str:
         """Run attempts at the next round of a study until one opens; return why none did otherwise."""
         enrolment, protection = self.enrolment, self.plan.round.protection
-        made, named = self._record.attempts(course.iteration)
+        resumed = resumable(self._record, course.plan.round, self._roster, self._signer, self._find_earlier)
+        context = b"" if resumed is None else resumed.held.opening.context
+        made, named = self._record.attempts(course.iteration, context)
         index_of = {name: index for index, name in enrolment.names.items()}
         if gone := [name for name in named if name not in index_of]:  # denied since they were named
             return _incomplete(",".join(gone))
@@ -254,6 +258,18 @@ class StudyRunner:
             bound = approving if earlier is not None else bound
         reason = "no attempt was made"
         until = self._clock.now() + timedelta(seconds=self._patience(exact))
+        if resumed is not None:
+            setup = resumed.setup
+            course.dealt, course.slot = setup.dealt, setup.slot + 1
+            self._current = attempt = self._prepare(setup, resumed.key, course)
+            ended = await attempt.run(resumed.held)
+            if isinstance(ended, Opened):
+                return self._opened(course, attempt, ended, resumed.earlier)
+            reason, binding = self._aborted(course, attempt, ended)
+            if binding is None and not course.opened:
+                return reason
+            made = attempt.key.attempt
+            bound, exact = (binding, True) if binding else (setup.bound_survivors, setup.exact)
         for number in count(made + 1):
             if number > made + protection.max_attempts:
                 if not (course.opened and exact and self._clock.now() < until):
@@ -274,16 +290,7 @@ class StudyRunner:
             ended = await attempt.run()
             if isinstance(ended, Opened):
                 return self._opened(course, attempt, ended, earlier)
-            course.dealt = None
-            reason, binding = ended.reason, () if ended.closed else ended.survivors or None
-            self._record.attempt_aborted(attempt.context, reason, binding or ())
-            self._log.info(
-                "round.aborted",
-                reason=reason,
-                iteration=course.iteration,
-                attempt=number,
-                closed=ended.closed,
-            )
+            reason, binding = self._aborted(course, attempt, ended)
             if binding is None and not course.opened:
                 return reason
             if binding:
@@ -291,6 +298,35 @@ class StudyRunner:
             elif not course.opened:
                 bound = approving if earlier is not None else ()
         return reason
+
+    def _aborted(
+        self, course: Course, attempt: Attempt, ended: Aborted
+    ) -> tuple[str, tuple[int, ...] | None]:
+        """Note how an attempt ended; return why, and whom the next one is bound to: nobody (empty), or None where none was named."""
+        course.dealt = None
+        binding = () if ended.closed else ended.survivors or None
+        self._record.attempt_aborted(attempt.context, ended.reason, binding or ())
+        self._log.info(
+            "round.aborted",
+            reason=ended.reason,
+            iteration=course.iteration,
+            attempt=attempt.key.attempt,
+            closed=ended.closed,
+        )
+        return ended.reason, binding
+
+    def _serve_earlier(self, course: Course, held: OpenedIteration) -> None:
+        """Take up the sums of an earlier version that the first round did not open anew."""
+        if course.opened or not held.earlier:
+            return
+        earlier = self._find_earlier()
+        if earlier is not None and earlier.context == held.earlier:
+            self._build_on(course, earlier)
+
+    def _build_on(self, course: Course, earlier: Earlier) -> None:
+        self._served = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums}
+        course.earlier = self._served
+        self._builds_on = earlier.version
 
     def _usable(self, approving: tuple[int, ...], bound: tuple[int, ...]) -> Earlier | None:
         """Return the earlier version whose sums are served, where exactly its survivors take part again."""
@@ -384,9 +420,7 @@ class StudyRunner:
             course.dealt, course.slot = machine.dealt_ahead, 1
         course.protected |= machine.protected
         if earlier is not None:
-            self._served = {name: earlier.sums[name] for name in earlier.unchanged if name in earlier.sums}
-            course.earlier = self._served
-            self._builds_on = earlier.version
+            self._build_on(course, earlier)
         sums = by_block(ended.blocks, ended.values)
         return OpenedIteration(attempt.context, attempt.key, ended.advertised, ended.survivors, sums)
 

@@ -6,7 +6,7 @@ chunk: memory holds one accumulator and one chunk, however many sites there are.
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +81,8 @@ class Spool:
 
     def __init__(self, folder: Path, length: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():  # of a process that has ended, and its key with it
+            left.unlink()
         self._folder = folder
         self._length = length
         self._key = SecretBytes(secrets.token_bytes(32), "spool key")
@@ -94,6 +96,10 @@ class Spool:
         """Make a finished upload with this digest the one that is added for ``site``."""
         upload.rename()
         self._digests[site] = digest
+
+    def holds(self, sites: Collection[int]) -> bool:
+        """Whether the words of all these sites are here."""
+        return self._digests.keys() >= set(sites)
 
     def words(self, site: int) -> bytes:
         """Return the kept upload of a site; `sum` has found it whole."""

@@ -83,7 +83,10 @@ class AnswerRow(Base):
 
 
 class RoundRow(Base):
-    """One attempt at a round; ``opening`` is the coordinator's signed message that opened it."""
+    """One attempt at a round; ``opening`` is the coordinator's signed message that opened it.
+
+    ``exact`` says whether none of the survivors that it is bound to may be missing.
+    """
 
     __tablename__ = "rounds"
 
@@ -96,6 +99,7 @@ class RoundRow(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     survivors: Mapped[str] = mapped_column(Text, default="")
     opening: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
+    exact: Mapped[bool] = mapped_column(Boolean, default=True)
     opened: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     ended: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
@@ -115,6 +119,22 @@ class MessageRow(Base):
     received: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class EventRow(Base):
+    """What moved an open attempt on, in order: it is rebuilt from these after a restart. Gone once the attempt has ended.
+
+    A message is here with what it carries: sealed shares and masked words of the gate, which only their receivers and t sites
+    together can open. Messages that open anything are not here; their sites send them again.
+    """
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    context: Mapped[str] = mapped_column(ForeignKey("rounds.context"))
+    kind: Mapped[str] = mapped_column(String(32))
+    sender: Mapped[str] = mapped_column(String(64), default="")
+    content: Mapped[bytes] = mapped_column(LargeBinary, default=b"")
+
+
 class ResultRow(Base):
     """What of a study's results has left: the typed JSON with the released tables; and the opened sums behind all of them."""
 
@@ -128,7 +148,7 @@ class ResultRow(Base):
 
 
 class IterationRow(Base):
-    """An opened round of a study that has several, and its sums: what comes after goes on from them."""
+    """An opened round and its sums: written before any site hears of it, and what comes after goes on from them."""
 
     __tablename__ = "iterations"
 
@@ -334,6 +354,6 @@ def _head_in(session: Session) -> Head:
 
 def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

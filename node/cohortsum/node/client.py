@@ -20,8 +20,8 @@ import structlog
 
 from cohortsum.crypto.certificates import certify, trust_anchor
 from cohortsum.crypto.errors import LineError, RemoteProtocolError, RoundFailedError
+from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
-from cohortsum.node.failpoints import reach
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
@@ -52,9 +52,12 @@ TRY_AGAIN = frozenset(
 )
 
 AFTER = {
-    Kind.SHARES: "r1.shared",
-    Kind.MASKED: "r2.sent",
-    Kind.CONSISTENCY: "r3.signed",
+    Kind.ADVERT: "site.r0.sent",
+    Kind.SHARES: "site.r1.sent",
+    Kind.MASKED: "site.r2.sent",
+    Kind.CONSISTENCY: "site.r3.sent",
+    Kind.GATE_SHARES: "site.r4a.sent",
+    Kind.DATA_SHARES: "site.r4b.sent",
 }
 """Failpoints right after a message has been delivered."""
 

@@ -20,13 +20,13 @@ from cohortsum.crypto.errors import (
     NotTakingPartError,
     RemoteProtocolError,
 )
+from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.noise import NoiseStream
 from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
-from cohortsum.node.failpoints import reach
 from cohortsum.node.joining import Joined, Site, history_of, in_force, join, still_waived
 from cohortsum.node.local_values import write_local
 from cohortsum.node.people import people_sets
@@ -38,8 +38,11 @@ from cohortsum.protocol.burial import read_burial
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.protocol.effects import (
+    Answered,
+    ContextSpent,
     Contribute,
     DealtAhead,
+    PeersSeen,
     Record,
     RoundOver,
     RoundSeen,
@@ -47,6 +50,8 @@ from cohortsum.protocol.effects import (
     SetOpened,
     SiteEffect,
     SumSeen,
+    SurvivorsNamed,
+    SurvivorsSigned,
 )
 from cohortsum.protocol.ledger import PeopleSet, Request, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
@@ -275,7 +280,10 @@ class StudySession:
     def _record(self, joined: Joined, record: Record) -> None:
         """Make a record durable, with what it costs; a study that has had its last round gives back what it did not use."""
         ledger, study = self._site.ledger, joined.plan.round.study_digest
+        step = _step_of(record)
+        reach(f"site.{step}.before")
         ledger.write(study, record, self._entering, joined.status, charged=joined.spending is not None)
+        reach(f"site.{step}.recorded")
         if isinstance(record, SetOpened) and joined.spending is not None and joined.plan.most_rounds == 1:
             ledger.budget.release(study)
 
@@ -297,9 +305,7 @@ class StudySession:
             vector, at_gate = noise
             values += vector
             vector[:] = 0
-        effects = machine.contribute(people, values, at_gate)
-        reach("r2.masked")
-        return effects
+        return machine.contribute(people, values, at_gate)
 
     def _used(self, joined: Joined, named: Mapping[bytes, tuple[int, ...]]) -> bytes:
         """Return the attempt of this study in which t sites named this protected site a survivor, or nothing."""
@@ -369,6 +375,25 @@ class StudySession:
         self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /
     ) -> None:
         add_masks_parallel(vector, plus, minus, self._site.pool, os.cpu_count() or 1)
+
+
+def _step_of(record: Record) -> str:
+    """Return the step of the round that a record belongs to."""
+    match record:
+        case RoundSeen():
+            return "r0"
+        case PeersSeen():
+            return "r1"
+        case ContextSpent():
+            return "r2"
+        case SurvivorsSigned():
+            return "r3"
+        case SurvivorsNamed() | Answered(part="gate"):
+            return "r4a"
+        case Answered():
+            return "r4b"
+        case SetOpened() | SumSeen():
+            return "r5"
 
 
 def _noise(plan: StudyPlan, effect: Contribute) -> tuple[Integers, int] | None:

@@ -172,7 +172,7 @@ class CoordinatorRound:
             return (Audit(error.check, envelope.sender, error.message),)
         self._received[envelope.kind, identity.id] = received
         self.state = state
-        return (MessageTaken(envelope), *effects, *self._advance())
+        return (MessageTaken(packet), *effects, *self._advance())
 
     def awaits_upload(self, site: int) -> bool:
         """Whether the data words of a site are still to come, or came with another digest than it signed."""
@@ -228,7 +228,7 @@ class CoordinatorRound:
         Args:
             words: the opened sum.
             disclosed: given the opened sum, returns the survivors' masked words by index where sites are to recompute it,
-                or nothing where they are not.
+                or nothing where they are not. While it raises, the sum waits to be opened: whoever keeps it comes first.
         """
         state = self.state
         if not isinstance(state, Combining):
@@ -242,9 +242,10 @@ class CoordinatorRound:
         opened = Opened(
             tuple(sorted(state.u1.adverts)), tuple(sorted(state.u3.inputs)), people, self.fixed.blocks, values
         )
+        disclosure = disclosed(opened)
         self.state = opened
         closing = Closing(state.u3.statement, result_digest(words))
-        inputs = disclosed(opened) if self.setup.plan.seen else keep_closed(opened)
+        inputs = disclosure if self.setup.plan.seen else keep_closed(opened)
         if inputs:
             closing = replace(closing, data=state.data_seeds, mask=state.mask_seeds)
         attached = tuple(words for _, words in sorted(inputs.items()))

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from cohortsum.crypto.commitments import commit_share
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.protocol.ahead import SLOT_BYTES
-from cohortsum.protocol.coordinator_states import U1, U3, Dealing, Input, Masking, OpeningData, OpeningGate
+from cohortsum.protocol.bounds import threshold
+from cohortsum.protocol.coordinator_states import (
+    U1,
+    U2,
+    U3,
+    Dealing,
+    DealtAhead,
+    Input,
+    Masking,
+    OpeningData,
+    OpeningGate,
+)
 from cohortsum.protocol.envelope import open_envelope
 from cohortsum.protocol.masking import words_digest, words_from_bytes
 from cohortsum.protocol.messages import (
@@ -23,6 +34,7 @@ from cohortsum.protocol.messages import (
 from cohortsum.protocol.plan import GATE_LENGTH
 from cohortsum.protocol.roster import Role, Roster, SiteId
 from cohortsum.protocol.seeds import ciphertext_digest
+from cohortsum.protocol.transcript import adverts_digest, shares_digest
 
 
 def adverts(context: bytes, envelopes: Sequence[Envelope], roster: Roster) -> dict[int, Advert]:
@@ -31,6 +43,27 @@ def adverts(context: bytes, envelopes: Sequence[Envelope], roster: Roster) -> di
         roster.sites[SiteId(envelope.sender)]: open_envelope(envelope, Advert, context, roster, Role.SITE)
         for envelope in envelopes
     }
+
+
+def dealt_again(
+    context: bytes, adverts_of: Sequence[Envelope], shares_of: Sequence[Envelope], roster: Roster
+) -> DealtAhead:
+    """Return what an attempt dealt for later ones, from the signed messages of its dealers; raises RemoteProtocolError.
+
+    Ciphertexts are not among them: their holders have opened them already.
+    """
+    held = adverts(context, adverts_of, roster)
+    ordered = tuple(sorted(adverts_of, key=lambda one: roster.sites[SiteId(one.sender)]))
+    u1 = U1(adverts_digest(context, ordered), threshold(len(held)), held, context)
+    dealings: dict[int, Dealing] = {}
+    for one in shares_of:
+        message = open_envelope(one, Shares, context, roster, Role.SITE)
+        if message.adverts_digest != u1.h1:
+            raise RemoteProtocolError("R1.8", "shares dealt under another L1")
+        dealings[roster.sites[SiteId(one.sender)]] = Dealing(one, message, {})
+    dealers = tuple(held.envelope for _, held in sorted(dealings.items()))
+    slots_held = min((len(advert.ahead) // SLOT_BYTES for advert in held.values()), default=0)
+    return DealtAhead(context, u1, U2(shares_digest(context, u1.h1, dealers), dealings), slots_held)
 
 
 def slots(message: Message, ahead: int) -> None:

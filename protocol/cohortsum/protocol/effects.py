@@ -148,9 +148,14 @@ SiteEffect = Record | Send | Contribute | DealtAhead | RoundOver
 
 @dataclass(frozen=True, slots=True)
 class MessageTaken:
-    """Record: a site's message had its effect; its digest is stored before anything that follows from it."""
+    """Record: a site's packet had its effect; it is stored before anything that follows from it."""
 
-    envelope: Envelope
+    packet: Packet = field(repr=False)
+
+    @property
+    def envelope(self) -> Envelope:
+        """The signed message."""
+        return self.packet.envelope
 
 
 @dataclass(frozen=True, slots=True)
