@@ -41,6 +41,11 @@ START_S = 60.0
 STOP_S = 60.0
 
 
+def folder_of(home: Path, name: str) -> Path:
+    """Return the folder of a daemon."""
+    return home / ("consortium" if name == HUB else name)
+
+
 class Daemons:
     """One coordinator and its nodes; an async context manager, which ends every process that it started.
 
@@ -84,7 +89,7 @@ class Daemons:
 
     def folder(self, name: str) -> Path:
         """Return the folder of a daemon."""
-        return self.home / ("consortium" if name == HUB else name)
+        return folder_of(self.home, name)
 
     def signer(self) -> tuple[Signer, Roster]:
         """Return the statistician's identity, and the newest roster."""

@@ -270,17 +270,17 @@ def main(arguments: list[str] | None = None) -> Report:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables here as well")
     parser.add_argument("--folder", type=Path, help="keep everything in this new folder")
     asked = parser.parse_args(arguments)
-    sites, numbers = (6, 60) if asked.quick else (asked.sites, asked.numbers)
+    sites, numbers, processes = (5, 60, 1) if asked.quick else (asked.sites, asked.numbers, asked.processes)
     report = Report()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if asked.folder is None else asked.folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         consortium = consortium_of(folder, sites, numbers)
-        course = run(consortium, asked.processes)
+        course = run(consortium, processes)
         opened = check(consortium)
         items = len(consortium.plan.round.items)
         report.table(
-            f"{sites} sites, {opened} numbers, {os.cpu_count()} cores, sites in {asked.processes} processes",
+            f"{sites} sites, {opened} numbers, {os.cpu_count()} cores, sites in {processes} processes",
             _steps(course),
             "seconds of wall time; the coordinator's greatest resident memory in each step;\n"
             "answers = until everybody has considered the study; tables = results and their files",

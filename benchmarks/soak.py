@@ -27,7 +27,7 @@ from cohortsum.crypto.certificates import TLS13_ONLY
 
 os.environ.setdefault(*TLS13_ONLY)  # before grpc is imported, or TLS 1.2 stays possible
 
-from benchmarks.daemons import HUB, STATISTICIAN, Daemons
+from benchmarks.daemons import HUB, STATISTICIAN, Daemons, folder_of
 from benchmarks.measure import Report, Row
 from benchmarks.soak_books import Book, Kept, read_store, reckon
 from benchmarks.soak_faults import Saboteur, plan
@@ -263,6 +263,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=3, help="studies that are under way together")
     parser.add_argument("--per-minute", type=float, default=8.0, help="faults, on average")
     parser.add_argument("--out", type=Path, default=Path("soak"), help="soak.json and soak.png go here")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what the daemons wrote even if nothing is wrong"
+    )
     asked = parser.parse_args(arguments)
     home = asked.out.resolve() / "consortium"
     shutil.rmtree(home, ignore_errors=True)
@@ -275,14 +278,13 @@ def main(arguments: list[str] | None = None) -> int:
             return soak, await soak.run(asked.minutes, asked.per_minute)
 
     soak, saboteur = asyncio.run(play())
-    kept = read_store(soak.daemons.folder(HUB))
-    noised = frozenset(study.name for study in soak.studies if study.kind == "noised")
-    book = reckon(soak.daemons, tables, noised)
+    kept = read_store(folder_of(home, HUB))
+    book = reckon(home, tables)
     report = Report()
     wrong = tables_of(report, soak, saboteur, kept, book, asked.minutes)
     report.write(asked.out / "soak.json")
     draw(moments_of(kept, saboteur), asked.out / "soak.png")
-    if not wrong:
+    if not (wrong or asked.keep):
         shutil.rmtree(home)
     print("\nnothing is wrong" if not wrong else f"\n{wrong} things are wrong; all files are in {home}")
     return 1 if wrong else 0

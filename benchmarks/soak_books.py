@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.daemons import HUB, Daemons
+from benchmarks.daemons import HUB, folder_of
 from benchmarks.soak_studies import ID_WORD, REMARK, Rows
 from cohortsum.coordinator.audit_log import AUDIT
 from cohortsum.coordinator.store import Store, sqlite_url
@@ -68,9 +68,17 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The coordinator's store: studies' names and states by digest, attempts by context, message digests."""
+    """The coordinator's store.
+
+    Attributes:
+        studies: name, state and reason, by digest.
+        noised: digests of the studies with noise.
+        attempts: by context.
+        messages: digests, by context, sender and kind.
+    """
 
     studies: Mapping[str, tuple[str, str, str]]
+    noised: frozenset[str]
     attempts: Mapping[str, Attempt]
     messages: Mapping[tuple[str, str, str], str]
 
@@ -78,12 +86,14 @@ class Kept:
 def read_store(folder: Path) -> Kept:
     """Return what the store in the coordinator's folder holds."""
     with closing(sqlite3.connect(folder / "coordinator.db")) as database:
-        studies = {
-            digest: (name, state, reason)
-            for digest, name, state, reason in database.execute(
-                "SELECT digest, name, state, reason FROM studies"
-            )
-        }
+        studies: dict[str, tuple[str, str, str]] = {}
+        noised: set[str] = set()
+        for digest, name, state, reason, canonical in database.execute(
+            "SELECT digest, name, state, reason, canonical FROM studies"
+        ):
+            studies[digest] = name, state, reason
+            if json.loads(canonical)["privacy"]["noise"] != "none":
+                noised.add(digest)
         rows = database.execute(
             "SELECT context, study, iteration, attempt, state, reason, survivors, ended FROM rounds"
         )
@@ -99,18 +109,23 @@ def read_store(folder: Path) -> Kept:
                 "SELECT context, sender, kind, digest FROM messages"
             )
         }
-    return Kept(studies, attempts, messages)
+    return Kept(studies, frozenset(noised), attempts, messages)
 
 
-def reckon(daemons: Daemons, tables: Mapping[str, Rows], noised: frozenset[str]) -> Book:
-    """Return the reckoning of a consortium whose daemons have ended; ``noised`` names its studies with noise."""
-    book, kept = Book(), read_store(daemons.folder(HUB))
+def reckon(home: Path, tables: Mapping[str, Rows]) -> Book:
+    """Return the reckoning of a consortium whose daemons have ended.
+
+    Args:
+        home: holds its folders.
+        tables: rows of every site by its id, in the order of the roster.
+    """
+    book, kept = Book(), read_store(folder_of(home, HUB))
     sets: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     sizes: dict[str, int] = {}
-    names = dict(enumerate(daemons.names))
-    for site in daemons.names:
-        with closing(sqlite3.connect(daemons.folder(site) / "ledger.db")) as ledger:
-            _site(book, kept, site, ledger, noised)
+    names = dict(enumerate(tables))
+    for site in tables:
+        with closing(sqlite3.connect(folder_of(home, site) / "ledger.db")) as ledger:
+            _site(book, kept, site, ledger)
             for context, advertisers in ledger.execute("SELECT context, advertisers FROM writes"):
                 sizes[context.hex()] = len(json.loads(advertisers))
             for context, listed in ledger.execute(
@@ -118,12 +133,12 @@ def reckon(daemons: Daemons, tables: Mapping[str, Rows], noised: frozenset[str])
             ):
                 sets[context.hex()].add(tuple(names[int(index)] for index in listed.split(",")))
     _rounds(book, kept, sets, sizes)
-    _logs(book, daemons)
-    _leaks(book, daemons, tables)
+    _logs(book, home, tables)
+    _leaks(book, home, tables)
     return book
 
 
-def _site(book: Book, kept: Kept, site: str, ledger: sqlite3.Connection, noised: frozenset[str]) -> None:
+def _site(book: Book, kept: Kept, site: str, ledger: sqlite3.Connection) -> None:
     """Check one site's ledger."""
     rounds = {
         context.hex(): (study.hex(), iteration)
@@ -166,9 +181,7 @@ def _site(book: Book, kept: Kept, site: str, ledger: sqlite3.Connection, noised:
             standing[rounds[context]].add(survivors)
     for key, kinds in standing.items():
         book.check("one survivor set of a round", len(kinds) == 1, f"{site} {key[0][:16]} iteration {key[1]}")
-    _charges(
-        book, kept, site, ledger, writes, {context: study for context, (study, _) in rounds.items()}, noised
-    )
+    _charges(book, kept, site, ledger, writes, {context: study for context, (study, _) in rounds.items()})
 
 
 def _charges(
@@ -178,13 +191,12 @@ def _charges(
     ledger: sqlite3.Connection,
     writes: Mapping[str, tuple[set[int], set[int], bool]],
     study_of: Mapping[str, str],
-    noised: frozenset[str],
 ) -> None:
     charges = {
         context.hex(): refunded is not None
         for context, refunded in ledger.execute("SELECT context, refunded FROM charges")
     }
-    owed = {context for context in writes if kept.studies[study_of[context]][0] in noised}
+    owed = {context for context in writes if study_of[context] in kept.noised}
     for context in owed | charges.keys():
         where = f"{site} {context[:16]}"
         book.check("no charge is lost", context in charges, where)
@@ -192,7 +204,7 @@ def _charges(
         if context in owed and context in charges:
             book.check("closed and refunded", writes[context][2] == charges[context], where)
     for context, sender, kind in kept.messages:
-        if sender == site and kind == "MASKED" and kept.studies[kept.attempts[context].study][0] in noised:
+        if sender == site and kind == "MASKED" and kept.attempts[context].study in kept.noised:
             book.check("what was sent is charged", context in charges, f"{site} {context[:16]}")
     query = """
         SELECT name, attempts, released, (SELECT count(*) FROM charges
@@ -222,32 +234,30 @@ def _rounds(
         book.check("a round opens once", number == 1, f"{kept.studies[study][0]} iteration {iteration}")
 
 
-def _logs(book: Book, daemons: Daemons) -> None:
+def _logs(book: Book, home: Path, sites: Iterable[str]) -> None:
     """Check the audit logs' chains, what is left of uploads and private copies, and that no fault of ours was logged."""
-    hub = daemons.folder(HUB)
+    hub = folder_of(home, HUB)
     with closing(Store(sqlite_url(hub / "coordinator.db"), hub / AUDIT)) as store:
         book.check("audit logs hold", store.audit().fault is None, f"{HUB}: {store.audit().fault}")
     left = [path for path in (hub / "spool").rglob("*") if path.is_file()]
     book.check("no upload is left", not left, ", ".join(path.name for path in left))
-    for site in daemons.names:
-        with closing(Ledger(daemons.folder(site) / "ledger.db")) as ledger:
+    for site in sites:
+        with closing(Ledger(folder_of(home, site) / "ledger.db")) as ledger:
             book.check("audit logs hold", ledger.audit().fault is None, f"{site}: {ledger.audit().fault}")
             book.check("no ledger is marked as an older copy", ledger.restored_since() is None, site)
-        copies = list(daemons.folder(site).glob("cohortsum-*"))
+        copies = list(folder_of(home, site).glob("cohortsum-*"))
         book.check("no private copy is left", not copies, f"{site}: {len(copies)}")
-    for path in sorted((daemons.home / "logs").iterdir()):
+    for path in sorted((home / "logs").iterdir()):
         faults = [line for line in path.read_text(encoding="utf-8").splitlines() if "Traceback" in line]
         book.check("no fault of ours in a log", not faults, f"{path.name}: {len(faults)}, first {faults[:1]}")
 
 
-def _leaks(book: Book, daemons: Daemons, tables: Mapping[str, Rows]) -> None:
+def _leaks(book: Book, home: Path, tables: Mapping[str, Rows]) -> None:
     """Look for what was planted, and for private keys, in every file but those that hold them."""
     own = [
-        path
-        for path in daemons.home.rglob("*")
-        if path.name in ("people.csv", "snapshots") or path.suffix == ".key"
+        path for path in home.rglob("*") if path.name in ("people.csv", "snapshots") or path.suffix == ".key"
     ]
-    places = places_in(daemons.home, without=own)
+    places = places_in(home, without=own)
     counted = 0
 
     def looked() -> Iterator[tuple[str, bytes]]:
@@ -256,7 +266,7 @@ def _leaks(book: Book, daemons: Daemons, tables: Mapping[str, Rows]) -> None:
             counted += 1
             yield place
 
-    leaked = found(looked(), [*planted(tables), *keys_in(daemons.home)])
+    leaked = found(looked(), [*planted(tables), *keys_in(home)])
     book.looked["ids, values and keys nowhere"] = counted
     for name, labels in leaked.items():
         book.wrong["ids, values and keys nowhere"].append(f"{name}: {sorted(labels)}")
