@@ -37,6 +37,8 @@ auto_approve:
     outcomes: [dx, sex, age, thick]
     until: 2099-12-31
 """
+DISK_FULL = 2
+"""Exit code of a daemon whose ledger or store cannot be written."""
 START_S = 60.0
 STOP_S = 60.0
 
@@ -57,12 +59,15 @@ class Daemons:
         home: as given.
         names: of the sites.
         ended: exit codes of daemons that ended by themselves, with their name.
+        refused: how many did so because their disk was full, as they are documented to.
         most_mib: greatest resident memory seen, of the coordinator and of a node.
     """
 
     def __init__(self, home: Path, tables: Mapping[str, Rows]) -> None:
         self.home, self.names = home, tuple(tables)
         self.ended: list[tuple[str, int]] = []
+        self.refused = 0
+        self._full: set[str] = set()
         self.most_mib = {HUB: 0.0, "node": 0.0}
         self._tables = tables
         self._port = free_port()
@@ -138,9 +143,11 @@ class Daemons:
         if self.is_running(name):
             _, hard = resource.prlimit(self._running[name].pid, resource.RLIMIT_FSIZE)
             resource.prlimit(self._running[name].pid, resource.RLIMIT_FSIZE, (4096, hard))
+            self._full.add(name)
 
     def empty_disk(self, name: str) -> None:
         """Let a daemon write again."""
+        self._full.discard(name)
         if self.is_running(name):
             _, hard = resource.prlimit(self._running[name].pid, resource.RLIMIT_FSIZE)
             resource.prlimit(self._running[name].pid, resource.RLIMIT_FSIZE, (hard, hard))
@@ -187,7 +194,10 @@ class Daemons:
         code = await process.wait()
         ready.set()
         if process.pid not in self._asked:
-            self.ended.append((name, code))
+            if name in self._full and code == DISK_FULL:
+                self.refused += 1
+            else:
+                self.ended.append((name, code))
 
     def _make(self) -> None:
         consortium = desk.make_consortium(self.home, self.target)

@@ -40,7 +40,7 @@ from cohortsum.study.definition.signing import SignedStudy, sign_study
 
 FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 STUCK_S = 600.0
-"""A study that has no final state after so many seconds is stuck: its own deadlines add up to less, restarts included."""
+"""A study that has no final state after so many seconds is stuck: what its own deadlines and a few restarts add up to is less."""
 LOOK_S = 0.3
 QUIET_S = 90.0
 """Seconds for the nodes to hear, after the last fault, that every study is over."""
@@ -200,6 +200,7 @@ def tables_of(report: Report, soak: Soak, saboteur: Saboteur, kept: Kept, book: 
         "rounds aborted": len(kept.attempts) - opened,
         "faults": len(saboteur.done),
         "coordinator restarts": soak.restarts,
+        "ended on a full disk": soak.daemons.refused,
         "longest study s": max((study.took_s for study in soak.studies), default=0.0),
     }
     report.table("Soak", iter([one]))
