@@ -22,6 +22,8 @@ COMMANDS = [
     ["study", "schema"],
     ["demo", "--in-process", "--out", "demo"],
 ]
+STORE = "from cohortsum.coordinator.store import Store; Store('sqlite:///store.db').close()"
+"""Its revisions are files that Alembic looks for in a folder."""
 
 
 def main() -> None:
@@ -34,6 +36,7 @@ def main() -> None:
         python = str(place / "env" / "bin" / "python")
         lock = str(ROOT / "requirements-dev.lock")
         run([python, "-m", "pip", "install", "--quiet", "-c", lock, str(wheel)], place)
+        run([python, "-c", STORE], place)
         for command in COMMANDS:
             run([str(place / "env" / "bin" / "cohortsum"), *command], place)
     print(f"wheel: {len(COMMANDS)} commands run")

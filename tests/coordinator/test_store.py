@@ -58,15 +58,15 @@ def message(session: Session, sender: str = "amc", kind: str = "ADVERT", context
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def url(database: str) -> str:
     """A database with a study and an open round."""
-    store = Store(sqlite_url(tmp_path / "hub.db"))
+    store = Store(database)
     with store.transaction() as session:
         study(session)
     with store.transaction() as session:
         attempt(session)
     store.close()
-    return tmp_path / "hub.db"
+    return database
 
 
 def count(store: Store, table: type[AnswerRow | MessageRow | RoundRow]) -> int:
@@ -74,8 +74,8 @@ def count(store: Store, table: type[AnswerRow | MessageRow | RoundRow]) -> int:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_a_message_is_there_once_per_round_sender_and_kind(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_message_is_there_once_per_round_sender_and_kind(url: str) -> None:
+    store = Store(url)
     with store.transaction() as session:
         message(session)
         message(session, kind="SHARES")
@@ -86,8 +86,8 @@ def test_a_message_is_there_once_per_round_sender_and_kind(path: Path) -> None:
     store.close()
 
 
-def test_a_site_answers_a_study_once(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_site_answers_a_study_once(url: str) -> None:
+    store = Store(url)
     with store.transaction() as session:
         answer(session)
         answer(session, "nyu")
@@ -97,16 +97,16 @@ def test_a_site_answers_a_study_once(path: Path) -> None:
     store.close()
 
 
-def test_a_context_is_opened_once(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_context_is_opened_once(url: str) -> None:
+    store = Store(url)
     with pytest.raises(StoreError), store.transaction() as session:
         attempt(session)
     assert count(store, RoundRow) == 1
     store.close()
 
 
-def test_a_message_of_an_unknown_round_is_refused(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_message_of_an_unknown_round_is_refused(url: str) -> None:
+    store = Store(url)
     with pytest.raises(StoreError), store.transaction() as session:
         message(session, context="a" * 64)
     store.close()
@@ -126,8 +126,8 @@ def failing_in_a_transaction(store: Store) -> None:
         raise ZeroDivisionError
 
 
-def test_a_transaction_is_taken_whole_or_not_at_all(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_transaction_is_taken_whole_or_not_at_all(url: str) -> None:
+    store = Store(url)
     with pytest.raises(StoreError):
         twice_in_one_transaction(store)
     assert count(store, MessageRow) == 0
@@ -137,20 +137,20 @@ def test_a_transaction_is_taken_whole_or_not_at_all(path: Path) -> None:
     store.close()
 
 
-def test_a_result_is_readable_after_reopening(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_a_result_is_readable_after_reopening(url: str) -> None:
+    store = Store(url)
     assert store.result(STUDY) is None
     with store.transaction() as session:
         session.add(ResultRow(study=STUDY, context=CONTEXT, document=b'{"n": 1}', released=now()))
     store.close()
-    again = Store(sqlite_url(path))
+    again = Store(url)
     assert again.result(STUDY) == b'{"n": 1}'
     assert again.result("0" * 64) is None
     again.close()
 
 
-def test_sqlite_writes_ahead_and_syncs_fully(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_sqlite_writes_ahead_and_syncs_fully(tmp_path: Path) -> None:
+    store = Store(sqlite_url(tmp_path / "hub.db"))
     with store.transaction() as session:
         held = [
             session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "synchronous", "foreign_keys")
@@ -176,8 +176,8 @@ def test_a_url_that_is_none_is_a_store_error() -> None:
         Store("hub.db")
 
 
-def test_error_messages_hold_nothing_of_a_row(path: Path) -> None:
-    store = Store(sqlite_url(path))
+def test_error_messages_hold_nothing_of_a_row(url: str) -> None:
+    store = Store(url)
     with store.transaction() as session:
         answer(session, "canary-7351946")
     with pytest.raises(StoreError) as caught, store.transaction() as session:

@@ -1,28 +1,17 @@
-"""Tables of PostgreSQL, on a server of the test's own; skipped where none is installed."""
+"""Tables of PostgreSQL, on a server of the tests' own; skipped where none is installed."""
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.engine import URL
 
 from cohortsum.node.table_config import DatabaseConfig
 from cohortsum.node.tables.database import DatabaseTable
 from cohortsum.study.variables import Factor
 from tests.node.reading import AGE, NAN, SEX, ids, number, refusal, settings, values, wants
+from tests.postgres import Server
 
-pytest.importorskip("psycopg", reason="the extra postgres is not installed")
-
-OWNER_PASSWORD = "an owner's password"  # noqa: S105 - of a server that lives as long as the test
 READER_PASSWORD = "p@ss:w/rd % with signs"  # noqa: S105
-UNPRIVILEGED = "postgres"
 
 TABLES = """
 CREATE SCHEMA "clin ical";
@@ -43,73 +32,15 @@ GRANT SELECT ON people TO reader;
 """
 
 
-@dataclass(frozen=True)
-class Server:
-    port: int
-
-    def url(self, user: str) -> str:
-        return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/postgres"
-
-
-def program(name: str) -> str | None:
-    found = shutil.which(name)
-    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return found or (str(places[-1]) if places else None)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    initdb, control = program("initdb"), program("pg_ctl")
-    if initdb is None or control is None:
-        pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
-    user = UNPRIVILEGED if os.geteuid() == 0 else None  # the server refuses to run as root
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        home = Path(folder)
-        (home / "password").write_text(OWNER_PASSWORD)
-        if user is not None:
-            try:
-                for path in (home, home / "password"):
-                    shutil.chown(path, user)
-            except LookupError:
-                pytest.skip("tests run as root and there is no account to start PostgreSQL with")
-
-        def run(*command: str) -> None:
-            subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, cwd=home, timeout=120)  # noqa: S603
-
-        data, port = str(home / "data"), free_port()
-        secret = f"--pwfile={home / 'password'}"
-        run(
-            initdb,
-            "-D",
-            data,
-            "-U",
-            "owner",
-            "--auth=scram-sha-256",
-            secret,
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "-N",
-        )
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
-        run(control, "-D", data, "-w", "-l", str(home / "log"), "-o", options, "start")
-        try:
-            found = Server(port)
-            _fill(found)
-            yield found
-        finally:
-            run(control, "-D", data, "-w", "-m", "immediate", "stop")
+def server(postgres: Server) -> Server:
+    """The server, with a schema of a hospital in its first database."""
+    _fill(postgres)
+    return postgres
 
 
 def _fill(server: Server) -> None:
-    url = URL.create("postgresql+psycopg", "owner", OWNER_PASSWORD, "127.0.0.1", server.port, "postgres")
-    engine = create_engine(url)
+    engine = create_engine(server.owner("postgres"))
     with engine.begin() as connection:
         for statement in TABLES.replace("READER", READER_PASSWORD.replace("%", "%%")).split(";\n"):
             if statement.strip():
@@ -123,7 +54,7 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def site(server: Server, table: str, **options: object) -> dict[str, dict[str, object]]:
-    database = {"url": server.url("reader"), "password_env": "READER_PASSWORD"}
+    database = {"url": server.url("reader", "postgres"), "password_env": "READER_PASSWORD"}
     return {"d": {"format": "sql", "database": database, "table": table, "id": "id", **options}}
 
 
@@ -161,7 +92,7 @@ def test_the_password_may_come_from_a_private_file(server: Server, tmp_path: Pat
     path.write_text(READER_PASSWORD + "\n")
     path.chmod(0o600)
     tables = site(server, "people")
-    tables["d"]["database"] = {"url": server.url("reader"), "password_file": path}
+    tables["d"]["database"] = {"url": server.url("reader", "postgres"), "password_file": path}
     assert len(values(settings(tables), wants(AGE))["age"]) == 20_000
 
 
@@ -188,7 +119,7 @@ def test_what_may_not_be_read_is_named(server: Server, table: str, sentence: str
 
 
 def test_the_server_refuses_a_write_even_where_the_account_may(server: Server) -> None:
-    config = DatabaseConfig(url=server.url("reader"), password_env="READER_PASSWORD")  # noqa: S106
+    config = DatabaseConfig(url=server.url("reader", "postgres"), password_env="READER_PASSWORD")  # noqa: S106
     table = DatabaseTable("table d", config, 'vis"its', "clin ical")
     with table.connected() as connection, pytest.raises(Exception, match="read-only transaction"):
         connection.exec_driver_sql('INSERT INTO "clin ical"."vis""its" (id) VALUES (\'x\')')

@@ -33,6 +33,7 @@ from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
+from cohortsum.crypto.failpoints import reach
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
@@ -456,7 +457,9 @@ class StudyRunner:
             gate = partial(cohort_gate, course.plan, tables, course.sums, regime, linked)
             items = first_items(self.plan.study, tables, await asyncio.to_thread(gate))
             document = with_items(base, items)
+            reach("hub.published.before")
             self._record.computed(first.context, first.survivors, document, sums, review, items)
+            reach("hub.published.noted")
         await self._write(document)
         return Outcome(document, waits_for(self.plan.study, document))
 

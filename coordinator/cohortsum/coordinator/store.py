@@ -1,8 +1,10 @@
 """The coordinator's durable store: studies, answers, rounds, messages, results, and what is decided about each of their items.
 
-One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. A message row is unique per round,
+One SQLAlchemy schema for SQLite and PostgreSQL; nothing here uses what either lacks. Opening a store brings an older database up to
+this schema; a change here needs a new revision (`cohortsum.coordinator.migrations`), which a test compares with it. A message row is unique per round,
 site and kind, so that a message has one effect however often it arrives. Rows hold digests of messages, and the signed
-messages that a transcript is made of, never shares, seeds or masked vectors. SQLite runs with a write-ahead log and full synchronisation.
+messages that a transcript is made of, never shares, seeds or masked vectors. One transaction runs at a time, over all processes
+(`cohortsum.coordinator.database`). SQLite runs with a write-ahead log and full synchronisation.
 
 What was done goes into the audit log with the transaction that makes it durable: its lines are on disk before that commits, and
 the log's head is in it.
@@ -24,17 +26,15 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    create_engine,
-    event,
     select,
 )
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from cohortsum.coordinator.audit_log import AUDIT, AuditLog
+from cohortsum.coordinator.database import open_database, take_turn
 from cohortsum.coordinator.items import IN_REVIEW
+from cohortsum.coordinator.migrating import bring_up
 from cohortsum.crypto.errors import StoreError
 from cohortsum.protocol.audit import Deed, Head
 from cohortsum.protocol.audit_check import Examined, examine
@@ -226,6 +226,17 @@ class PresenceRow(Base):
     seen: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
 
+class LeaseRow(Base):
+    """Which process may write. ``token`` rises with every change of hands and never falls: a process with an older one is fenced off."""
+
+    __tablename__ = "leases"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token: Mapped[int] = mapped_column(Integer)
+    holder: Mapped[str] = mapped_column(String(64))
+    until: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
 class FactRow(Base):
     """A single value that the store keeps under a name."""
 
@@ -239,7 +250,7 @@ class Store:
     """Access to one database.
 
     Args:
-        url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``.
+        url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``; an older database is brought up to this version.
         audit: the file of the audit log; None writes none, for simulations and for whoever only looks.
 
     Attributes:
@@ -251,15 +262,21 @@ class Store:
         self._lock = threading.RLock()
         self._audit = None if audit is None else AuditLog(audit)
         with self._errors():
-            self.engine = create_engine(url)
-            if self.engine.dialect.name == "sqlite":
-                event.listen(self.engine, "connect", _make_durable)
-            Base.metadata.create_all(self.engine)
+            self.engine = open_database(url)
+            try:
+                bring_up(self.engine)
+            except BaseException:
+                self.engine.dispose()
+                raise
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """Commit everything done and noted inside, or nothing; raises StoreError."""
+        """Commit everything done and noted inside, or nothing; raises StoreError.
+
+        No other transaction runs meanwhile, in this process or another: keep it short, and do not begin a second one inside.
+        """
         with self._lock, self._errors(), Session(self.engine) as session, session.begin():
+            take_turn(session.connection())
             yield session
             self._write_deeds(session)
 
@@ -343,17 +360,10 @@ def now() -> datetime:
 
 
 def as_utc(moment: datetime) -> datetime:
-    """Return a stored moment with its zone, which SQLite drops."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    """Return a stored moment in UTC: SQLite drops the zone, PostgreSQL answers in the session's."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _head_in(session: Session) -> Head:
     row = session.get(FactRow, HEAD)
     return Head.from_text(None if row is None else row.value)
-
-
-def _make_durable(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()

@@ -286,6 +286,9 @@ class CoordinatorRound:
             case OpeningData() if isinstance(message, DataShares):
                 checks.data_shares(state, site, message)
                 return replace(state, answers={**state.answers, site: message}), ()
+            case OpeningGate() if isinstance(message, DataShares):
+                # an answer to what this process has not opened yet, after a restart: it comes again
+                raise RemoteProtocolError("M4", "data shares before the gate is open")
             case OpeningGate() | OpeningData() | Combining() | Opened() if isinstance(
                 message, Consistency | GateShares | DataShares
             ):
