@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.relay import Relay
+from benchmarks.relay import DOWN, Relay
 from benchmarks.resident import process_mib
 from benchmarks.soak_studies import EPOCH, Rows
 from cohortsum.coordinator.admission import load_consortium
@@ -39,7 +39,9 @@ auto_approve:
 """
 DISK_FULL = 2
 """Exit code of a daemon whose ledger or store cannot be written."""
-START_S = 60.0
+START_S = 120.0
+GREETING = 2000
+"""Bytes that the coordinator sends before its first answer: TLS alone."""
 STOP_S = 60.0
 
 
@@ -124,6 +126,12 @@ class Daemons:
         if name == HUB:
             with suppress(TimeoutError):
                 await asyncio.wait_for(ready.wait(), START_S)
+
+    async def all_called(self) -> None:
+        """Return once every node was answered something; 20 of them start slowly on two cores. Raises TimeoutError."""
+        async with asyncio.timeout(START_S):
+            while not all(relay.bytes[DOWN] > GREETING for relay in self.relays.values()):
+                await asyncio.sleep(0.1)
 
     async def stop(self, name: str) -> int:
         """Ask a daemon to end, and return its exit code; one that does not within `STOP_S` is killed."""

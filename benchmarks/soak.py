@@ -101,6 +101,7 @@ class Soak:
         await daemons.start(HUB)
         for name in daemons.names:
             await daemons.start(name)
+        await daemons.all_called()
         studying = asyncio.create_task(self._study())
         watching = asyncio.create_task(self._watch(saboteur))
         await saboteur.carry_out(plan(self.seed, len(daemons.names), minutes, per_minute))
@@ -262,7 +263,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sites", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=3, help="studies that are under way together")
-    parser.add_argument("--per-minute", type=float, default=8.0, help="faults, on average")
+    parser.add_argument("--per-minute", type=float, default=9.0, help="faults, on average")
     parser.add_argument("--out", type=Path, default=Path("soak"), help="soak.json and soak.png go here")
     parser.add_argument(
         "--keep", action="store_true", help="keep what the daemons wrote even if nothing is wrong"
