@@ -105,8 +105,11 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
     async def Next(self, request: service_pb2.NextRequest, context: Context) -> service_pb2.NextReply:
         """Return the caller's next packet, waiting for it for a while."""
         async with guarded("Next", context, self._tally):
+            caller = self._caller(context, Role.SITE)
+            if self._hub.is_over(request.study):
+                return service_pb2.NextReply(over=True)
             runner = self._hub.running(request.study)
-            site = self._hub.place_of(self._caller(context, Role.SITE), runner)
+            site = self._hub.place_of(caller, runner)
             wait_s = min(request.wait_ms / 1000, MAX_WAIT_S)
             number, packet = await runner.next_packet(site, request.after, wait_s)
             if packet is None:
