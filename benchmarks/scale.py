@@ -92,7 +92,7 @@ class Course:
 
 def tables(folder: Path, sites: int, outcomes: int) -> dict[str, Path]:
     """Write a table for every site, everything a plain function of site, person and outcome; return them by site."""
-    texts = [f"{number / 100:.2f}" for number in range(500)]
+    texts = [f"{(number + 1) / 100:.2f}" for number in range(500)]  # 0 would be reported as a likely missing code
     names = ",".join(["subject_id", "dx", "sex", "age", *(f"y{number}" for number in range(outcomes))])
     numbers = np.arange(outcomes)
     found: dict[str, Path] = {}
