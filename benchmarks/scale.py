@@ -37,8 +37,9 @@ from cohortsum.study.planning import by_block
 from cohortsum.study.sums import unpack
 
 PEOPLE = 24
-TERMS_NUMBERS = 12
-"""Numbers of one outcome on three terms, with intercept: 10 products, and people and squares of the outcome."""
+COVARIATES = 20
+PER_OUTCOME = 302
+"""Numbers of one outcome on two factors, age and the covariates: their products, its own with each, people, sites, squares."""
 GATHER_S = 3600.0
 MIB = 2**20
 
@@ -53,13 +54,13 @@ variables:
   dx: {{levels: [control, case]}}
   sex: {{levels: [female, male]}}
   age: {{unit: years, range: [6, 64]}}
-{outcomes}
+{variables}
 cohort: {{epoch: scale}}
 analyses:
   many:
     kind: regression
     outcomes: [{names}]
-    terms: [dx, age, sex]
+    terms: [dx, age, sex, {covariates}]
     site_effect: within
     missing: per_outcome
 protection:
@@ -91,18 +92,20 @@ class Course:
 
 
 def tables(folder: Path, sites: int, outcomes: int) -> dict[str, Path]:
-    """Write a table for every site, everything a plain function of site, person and outcome; return them by site."""
-    texts = [f"{(number + 1) / 100:.2f}" for number in range(500)]  # 0 would be reported as a likely missing code
-    names = ",".join(["subject_id", "dx", "sex", "age", *(f"y{number}" for number in range(outcomes))])
-    numbers = np.arange(outcomes)
+    """Write a table for every site from a generator of its own; return them by site."""
+    columns = [*(f"c{number}" for number in range(COVARIATES)), *(f"y{number}" for number in range(outcomes))]
+    names = ",".join(["subject_id", "dx", "sex", "age", *columns])
     found: dict[str, Path] = {}
     for site in range(sites):
+        draw = np.random.default_rng(site)
         lines = [names]
         for person in range(PEOPLE + site % 5):
             dx, sex = ("control", "case")[person % 2], ("female", "male")[person // 2 % 2]
-            codes = (31 * person + 17 * site + 13 * numbers + person * numbers) % 500
-            values = ",".join([texts[code] for code in codes.tolist()])
-            lines.append(f"p{site}-{person},{dx},{sex},{6 + (7 * person + 3 * site) % 58},{values}")
+            values: list[int] = draw.integers(1, 500, len(columns)).tolist()
+            lines.append(
+                f"p{site}-{person},{dx},{sex},{draw.integers(6, 64)},"
+                + ",".join([f"{value / 100:.2f}" for value in values])
+            )
         path = folder / f"site{site:03d}.csv"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         found[f"site{site:03d}"] = path
@@ -110,11 +113,16 @@ def tables(folder: Path, sites: int, outcomes: int) -> dict[str, Path]:
 
 
 def consortium_of(folder: Path, sites: int, numbers: int) -> Consortium:
-    """Make keys, roster, study and folders for a round with at least so many numbers."""
-    outcomes = -(-numbers // TERMS_NUMBERS)
-    names = [f"y{number}" for number in range(outcomes)]
+    """Make keys, roster, study and folders for a round with about so many numbers."""
+    outcomes = -(-numbers // PER_OUTCOME)
+    covariates, names = (
+        [f"c{number}" for number in range(COVARIATES)],
+        [f"y{number}" for number in range(outcomes)],
+    )
     text = STUDY.format(
-        outcomes="\n".join(f"  {name}: {{unit: mm, range: [0, 5]}}" for name in names), names=", ".join(names)
+        variables="\n".join(f"  {name}: {{unit: mm, range: [0, 5]}}" for name in (*covariates, *names)),
+        covariates=", ".join(covariates),
+        names=", ".join(names),
     )
     data = folder / "tables"
     data.mkdir()
@@ -270,7 +278,7 @@ def main(arguments: list[str] | None = None) -> Report:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables here as well")
     parser.add_argument("--folder", type=Path, help="keep everything in this new folder")
     asked = parser.parse_args(arguments)
-    sites, numbers, processes = (5, 60, 1) if asked.quick else (asked.sites, asked.numbers, asked.processes)
+    sites, numbers, processes = (5, 300, 1) if asked.quick else (asked.sites, asked.numbers, asked.processes)
     report = Report()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if asked.folder is None else asked.folder.resolve()

@@ -173,7 +173,7 @@ def test_noise_stands_beside_opendps_or_it_is_named_as_missing(tmp_path: Path) -
 
 def test_a_large_round_is_exact_and_every_message_stands_beside_what_it_should_hold(tmp_path: Path) -> None:
     printed, tables = run("scale.py", tmp_path)
-    steps = table(tables, "5 sites, 61 numbers")
+    steps = table(tables, "5 sites, 303 numbers")
     assert [row["step"] for row in steps[1:7]] == [
         "R0 advertise",
         "R1 share keys",
