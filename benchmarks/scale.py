@@ -63,6 +63,7 @@ analyses:
     terms: [dx, age, sex, {covariates}]
     site_effect: within
     missing: per_outcome
+    report: {{effect: dx}}
 protection:
   min_sites: 3
   min_participants: 60

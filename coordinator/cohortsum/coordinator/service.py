@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from cohortsum.coordinator.faults import public_fault
 from cohortsum.coordinator.hub import Hub
 from cohortsum.coordinator.metrics import Tally
+from cohortsum.coordinator.outlet import Call, Outlet
 from cohortsum.coordinator.release_wire import decision_from_wire, list_to_wire
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import StudyRunner
@@ -71,6 +72,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
 
     def __init__(self, hub: Hub, tally: Tally | None = None) -> None:
         self._hub, self._tally = hub, tally or Tally()
+        self._outlet = Outlet()
 
     async def ListStudies(
         self, request: service_pb2.ListStudiesRequest, context: Context
@@ -114,6 +116,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
             number, packet = await runner.next_packet(site, request.after, wait_s)
             if packet is None:
                 return service_pb2.NextReply(over=runner.over)
+            await self._outlet.enter(packet, cast("Call", context))  # gRPC's types know no plain callback
             held = round_pb2.Packet(
                 envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments
             )
