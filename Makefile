@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 
 # Two workers share tests of pure computing one by one, and by files those that keep to ports and folders of their own. Everything
 # else runs alone: whole consortia of processes, and stories in which sites vanish at moments that a busy machine would shift.
-PURE := audit crypto ledger noise protocol rank_search report study truths
-APART := admin cli coordinator edges node
+PURE := audit crypto fuzz ledger noise protocol rank_search report study truths
+APART := admin attacks cli coordinator edges golden node release
 
-.PHONY: demo test check mypy pyright wheel format search bench soak scale truths bundle clean
+.PHONY: demo test check mypy pyright wheel format search fuzz bench soak scale truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -42,6 +42,13 @@ format: $(VENV)/.installed-dev
 search: $(VENV)/.installed-dev   ## the long searches that `make test` leaves out
 	$(BIN)/python -m pytest -m exhaustive --override-ini='addopts=--strict-markers --import-mode=importlib'
 
+# The fuzzer over every decoder and both state machines, one target after the other; a limit of 0 is none.
+FUZZ_SECONDS ?= 30
+FUZZ_RUNS ?= 0
+FUZZ_TARGETS ?=
+fuzz: $(VENV)/.installed-fuzz   ## FUZZ_SECONDS= and FUZZ_RUNS= per target, FUZZ_TARGETS= by name, all by default
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --runs $(FUZZ_RUNS) $(FUZZ_TARGETS)
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/masking.py
 	$(BIN)/python benchmarks/round.py
@@ -71,6 +78,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock -e '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock -e '.[dev,fuzz]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -104,7 +104,7 @@ class Soak:
         await daemons.all_called()
         studying = asyncio.create_task(self._study())
         watching = asyncio.create_task(self._watch(saboteur))
-        await saboteur.carry_out(plan(self.seed, len(daemons.names), minutes, per_minute))
+        await saboteur.carry_out(plan(self.seed, len(daemons.names), minutes, per_minute), minutes)
         self._open = False
         await studying
         await self._quiet()
@@ -230,7 +230,9 @@ def tables_of(report: Report, soak: Soak, saboteur: Saboteur, kept: Kept, book: 
         print(f"wrong: {sentence}")
     for name, code in soak.daemons.ended:
         print(f"wrong: {name} ended with {code}")
-    return len(soak.wrong) + charges + other + stuck + len(soak.daemons.ended)
+    if not soak.checked:
+        print("wrong: no result was there to be checked")
+    return len(soak.wrong) + charges + other + stuck + len(soak.daemons.ended) + (not soak.checked)
 
 
 def _checks(book: Book) -> Iterator[Row]:

@@ -96,8 +96,8 @@ class Saboteur:
         self.since = time.time()
         self._began = time.monotonic()
 
-    async def carry_out(self, planned: list[Planned]) -> None:
-        """Do everything at its moment, and return when the last fault has ended."""
+    async def carry_out(self, planned: list[Planned], minutes: float) -> None:
+        """Do everything at its moment, and return when the time is over and the last fault has ended."""
         self.since, self._began = time.time(), time.monotonic()
         async with asyncio.TaskGroup() as faults:
             for fault in planned:
@@ -106,6 +106,7 @@ class Saboteur:
                 if whom:
                     self.busy |= set(whom)
                     faults.create_task(self._one(fault, whom))
+            await asyncio.sleep(max(0.0, self._began + 60 * minutes - time.monotonic()))
 
     def _whom(self, fault: Planned) -> tuple[str, ...]:
         """Return who has this fault: the target or the next free site, several for a split, nobody if nobody is free."""

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 import structlog
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from cohortsum.coordinator import serve
 from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.audit_log import AUDIT
 from cohortsum.coordinator.record import StudyRecord
-from cohortsum.coordinator.store import FactRow, Store, note, sqlite_url
+from cohortsum.coordinator.store import EventRow, FactRow, Store, note, sqlite_url
 from cohortsum.crypto.errors import RemoteProtocolError, StoreError
 from cohortsum.protocol.approvals import approve, decline
 from cohortsum.protocol.audit import Deed, DeedKind, Line
@@ -68,6 +69,34 @@ def record_in(store: Store) -> StudyRecord:
     record = StudyRecord(store, STUDY, ROSTER)
     record.remember(SIGNED, datetime.now(UTC))
     return record
+
+
+def events_in(store: Store) -> list[str]:
+    with store.transaction() as session:
+        return list(session.scalars(select(EventRow.sender)))
+
+
+@pytest.mark.parametrize("ending", ["opened", "aborted"])
+def test_nothing_is_left_of_what_moved_an_attempt_on_and_a_late_message_adds_nothing(
+    store: Store, ending: str
+) -> None:
+    early = replace(
+        approve(signer("site1"), PLAN, Regimen("open_data"), frozenset()),
+        kind=Kind.CONSISTENCY,
+        context=CONTEXT,
+    )
+    late = replace(early, sender="site3")
+    record = record_in(store)
+    record.attempt_opened(CONTEXT, KEY, replace(early, kind=Kind.OPENING, sender=HUB), True)
+    record.message(Packet(early))
+    assert events_in(store) == ["site1"]
+    if ending == "opened":
+        record.iteration_opened(CONTEXT, (0, 1, 3), (0, 1, 3), {})
+    else:
+        record.attempt_aborted(CONTEXT, "too few sites", ())
+    record.message(Packet(late))
+    assert events_in(store) == []
+    assert [deed.by for deed in deeds_in(store) if deed.kind is DeedKind.MESSAGE_TAKEN] == ["site1", "site3"]
 
 
 def test_what_happens_to_a_study_has_its_lines(store: Store, tmp_path: Path) -> None:

@@ -89,13 +89,13 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "- a list\n", "a: b: c\n", "just words\n", "roster: [\n"])
 def test_what_is_no_settings_file_is_refused(tmp_path: Path, text: str) -> None:
-    assert refusal(tmp_path, text).startswith("coordinator.yaml: ")
+    assert refusal(tmp_path, text).startswith("coordinator.yaml:")
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "coordinator.yaml"
     path.write_bytes(GOOD.replace("hub", "h\u00fcb").encode("latin-1"))
-    with pytest.raises(ConfigurationError, match="not YAML in UTF-8"):
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
         load_coordinator_config(path)
 
 

@@ -3,13 +3,14 @@
 import grpc
 import pytest
 
-from cohortsum.coordinator.faults import public_fault
+from cohortsum.coordinator.faults import public_fault, public_hints
 from cohortsum.crypto import errors
 from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
     ConfigurationError,
     DataError,
+    LimitError,
     LocalProtocolError,
     NotInThisVersionError,
     PolicyError,
@@ -34,6 +35,7 @@ INTERNAL = (grpc.StatusCode.INTERNAL, "the coordinator failed; its operator has 
         (PublicKeyError(DETAILS), grpc.StatusCode.INVALID_ARGUMENT, "refused"),
         (ShareError(DETAILS), grpc.StatusCode.INVALID_ARGUMENT, "refused"),
         (RefusedError("for you"), grpc.StatusCode.FAILED_PRECONDITION, "for you"),
+        (LimitError("for you", "calls", 2.0), grpc.StatusCode.RESOURCE_EXHAUSTED, "for you"),
         (StoreError(DETAILS), grpc.StatusCode.UNAVAILABLE, "try again later"),
         (LocalProtocolError("R2", DETAILS), *INTERNAL),
         (ConfigurationError(DETAILS), *INTERNAL),
@@ -57,9 +59,16 @@ def test_no_sentence_of_any_error_class_holds_its_details() -> None:
     ]
     assert len(classes) > 10
     for kind in classes:
-        if kind in (CohortsumError, errors.ProtocolError, RefusedError):
+        if kind in (CohortsumError, errors.ProtocolError, RefusedError, LimitError):
             continue
         takes_two = issubclass(kind, errors.ProtocolError | NotInThisVersionError)
         error = kind("R1", DETAILS) if takes_two else kind(DETAILS)  # type: ignore[call-arg]
         _, sentence = public_fault(error)
         assert "7351946" not in sentence
+
+
+def test_only_a_limit_that_passes_says_when_to_come_again() -> None:
+    assert public_hints(LimitError("for you", "calls", 1.2345)) == (("retry-after-ms", "1235"),)
+    assert public_hints(LimitError("for you", "idle", 0.0)) == (("retry-after-ms", "1"),)
+    assert public_hints(LimitError("for you", "message_bytes")) == ()
+    assert public_hints(RefusedError("for you")) == ()

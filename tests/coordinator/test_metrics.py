@@ -54,6 +54,7 @@ def scrapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
                 ending = town.start()
                 await town.until(lambda: held.reached.is_set() and town.times("UPLOAD") == SITES - 1)
                 tally.refused["Submit", "RemoteProtocolError"] += 1
+                tally.limited["Upload", "spool_bytes"] += 1
                 during = await asyncio.to_thread(scraped, port)
                 held.released.set()
                 async with asyncio.timeout(30):
@@ -65,6 +66,7 @@ def scrapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 STUDY = (("study", "loopback@1"),)
+LIMITED = ("limited_calls_total", (("call", "Upload"), ("limit", "spool_bytes")))
 REFUSED = ("refused_calls_total", (("call", "Submit"), ("error", "RemoteProtocolError")))
 
 
@@ -76,6 +78,7 @@ def test_while_a_study_runs_its_sites_are_counted(scrapes: tuple[str, str]) -> N
         ("sites_approved", STUDY): SITES,
         ("sites_present", STUDY): SITES,
         REFUSED: 1,
+        LIMITED: 1,
     }
 
 
@@ -84,6 +87,7 @@ def test_a_study_that_is_over_is_a_count_and_nothing_else(scrapes: tuple[str, st
         ("studies", (("state", "released"),)): 1,
         ("attempts", (("state", "opened"),)): 1,
         REFUSED: 1,
+        LIMITED: 1,
     }
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.clock import Clock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
@@ -302,6 +303,7 @@ class Loopback:
         gather_s: how long an attempt waits for its sites to be present.
         clock: for enrolment and gathering; with one the study's own window counts.
         guests: further lines of the roster.
+        evidence: where the coordinator keeps evidence against sites.
     """
 
     def __init__(
@@ -313,7 +315,9 @@ class Loopback:
         gather_s: float = LIMIT_S,
         clock: Clock | None = None,
         guests: Iterable[str] = (),
+        evidence: EvidenceBook | None = None,
     ) -> None:
+        self.evidence = evidence
         self.folder, self.count, self.gather_s, self.clock = folder, sites, gather_s, clock
         self.roster = pinned_roster(sites, guests)
         self._roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
@@ -349,12 +353,13 @@ class Loopback:
             self.pool,
             Pace(None if self.clock else LIMIT_S, self.gather_s, study.deadlines_s.step),
             self.clock,
+            evidence=self.evidence,
         )
         self.hub = Hub(
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
         )
         self.hub.adopt(self.runner)
-        self.service = WatchedService(self.hub, self.wire)
+        self.service = self.make_service()
         self.service.before, self.service.after = self._before, self._after
         await self.start_server()
         return self
@@ -370,6 +375,14 @@ class Loopback:
         for site in self.sites:
             site.ledger.close()
         self.pool.shutdown()
+
+    def make_service(self) -> WatchedService:
+        """Return what is served: the product's service, unless a subclass says otherwise."""
+        return WatchedService(self.hub, self.wire)
+
+    def make_session(self, site: Site) -> StudySession:
+        """Return what answers for a site: the product's session, unless a subclass says otherwise."""
+        return StudySession(site)
 
     def roll(self) -> Roll:
         """Who counts at the coordinator."""
@@ -446,7 +459,7 @@ class Loopback:
             yield held
 
     async def _node(self, site: Site) -> None:
-        session, name = StudySession(site), site.signer.identity.id
+        session, name = self.make_session(site), site.signer.identity.id
         try:
             async with Connection(self.line, site.signer, self.roster) as connection:
                 caller = Caller(connection, self.line, name)

@@ -4,7 +4,9 @@
 """
 
 import asyncio
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,28 +27,61 @@ from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition import FrozenStudy
-from tests.life.town import LIMIT_S, STATISTICIAN, Town
+from tests.life.town import LIMIT_S, STATISTICIAN, Town, free_port
 
 KILLED = -signal.SIGKILL
 
 
 class FaultTown(Town):
-    """Five sites; an async context manager."""
+    """Five sites; an async context manager.
 
-    def __init__(self, home: Path, sites: int = 5, failpoint: str = "") -> None:
+    Args:
+        home: of all folders.
+        sites: how many.
+        store: URL of the coordinator's database; SQLite in its folder by default.
+    """
+
+    patience_s = math.inf
+
+    def __init__(self, home: Path, sites: int = 5, store: str = "") -> None:
         super().__init__(home, sites)
-        self._failpoint, self._number = failpoint, 0
+        self._failpoint, self._number = "", 0
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        if store:
+            settings = self.consortium / "coordinator.yaml"
+            before = settings.read_text()
+            settings.write_text(before.replace("sqlite:///coordinator.db", store))
+            assert settings.read_text() != before
 
     async def start_hub(self) -> None:
         """Start the coordinator; it dies at the failpoint that was asked for."""
-        self.coordinator, log = self._process(
-            "coordinator",
-            self._failpoint,
-            "cohortsum.coordinator.serve",
-            self.consortium / "coordinator.yaml",
-        )
+        self.coordinator, log = self._coordinator(self.consortium, self._failpoint)
         await self.until(lambda: b"coordinator.listening" in log.read_bytes() or self.hub_is_dead)
+
+    def make_standby(self) -> None:
+        """Make a second coordinator in a folder of its own, over the same database and results."""
+        self.addresses = (self.target, f"127.0.0.1:{free_port()}")
+        first = self.consortium / "coordinator.yaml"
+        results = self.consortium / "results"
+        text = first.read_text().replace("results: results", f"results: {results}")
+        assert text != first.read_text()
+        first.write_text(f"{text}lease_s: 2\n")
+        self.second = self.home / "second"
+        shutil.copytree(self.consortium, self.second)
+        (self.second / "coordinator.yaml").write_text(
+            f"{text.replace(*self.addresses)}lease_s: 2\nprocess: second\n"
+        )
+        for index in range(self.count):
+            with (self.folder(index) / "node.yaml").open("a") as settings:
+                settings.write(f"standby: ['{self.addresses[1]}']\n")
+
+    def start_second(self) -> tuple["subprocess.Popen[bytes]", Path]:
+        """Start the second process; return it and its log."""
+        return self._coordinator(self.second, "")
+
+    def _coordinator(self, folder: Path, failpoint: str) -> tuple["subprocess.Popen[bytes]", Path]:
+        settings = folder / "coordinator.yaml"
+        return self._process(folder.name, failpoint, "cohortsum.coordinator.serve", settings)
 
     async def restart_hub(self, failpoint: str = "") -> None:
         """Start it again, to die at another point or at none."""
@@ -124,7 +159,7 @@ class FaultTown(Town):
         with closing(Ledger(self.folder(index) / "ledger.db")) as ledger:
             return ledger.deeds(context)
 
-    def store(self) -> "closing[Store]":  # type: ignore[override]
+    def store(self) -> "closing[Store]":
         return closing(Store(load_coordinator_config(self.consortium / "coordinator.yaml").store))
 
     def _process(

@@ -56,6 +56,9 @@ def free_port() -> int:
 class Town:
     """One coordinator, some sites and a statistician, all with folders of their own; an async context manager."""
 
+    patience_s = LIMIT_S
+    """How long a node's line may be down before the node gives up."""
+
     def __init__(self, home: Path, sites: int = 5, pace: Pace = AS_WRITTEN) -> None:
         self.home, self.count, self.pace = home, sites, pace
         self.target = f"127.0.0.1:{free_port()}"
@@ -149,7 +152,7 @@ class Town:
         folder = self.folder(index)
         config, pin = load_node_config(folder / "node.yaml"), load_pin(folder)
         signer = Signer(pin.newest.identities[config.site], read_key(config.identity_key))
-        line, decisions = Line(config.coordinator, LIMIT_S), DecisionBook(folder)
+        line, decisions = Line(config.coordinator, self.patience_s, config.standby), DecisionBook(folder)
         with closing(Ledger(folder / "ledger.db")) as ledger:
             site = partial(site_of, folder, signer, ledger, decisions, self.pool)
             async with Connection(line, signer, pin.newest) as connection:

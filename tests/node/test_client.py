@@ -1,7 +1,7 @@
 """When a node speaks, and how it waits: the public grid of answers, and pauses that grow until patience ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cohortsum.crypto.errors import CohortsumError, LineError, RoundFailedError
 from cohortsum.node import client
 from cohortsum.node.client import (
+    BROKE_OFF,
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     Caller,
@@ -23,6 +24,9 @@ from cohortsum.node.client import (
     until_tick,
 )
 from cohortsum.node.session import StudySession
+from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.limits import RETRY_AFTER
+from cohortsum.protocol.roster import Roster
 from cohortsum.wire.v1 import service_pb2_grpc
 
 CLOCK_STEP_S = 1e-6
@@ -70,8 +74,8 @@ def test_phases_differ_between_sites_and_rounds_and_fill_the_tick() -> None:
 class Failing(grpc.aio.AioRpcError):
     """A call that ended with a status."""
 
-    def __init__(self, code: grpc.StatusCode) -> None:
-        super().__init__(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details="a sentence")
+    def __init__(self, code: grpc.StatusCode, hints: Sequence[tuple[str, str]], details: str) -> None:
+        super().__init__(code, grpc.aio.Metadata(), grpc.aio.Metadata(*hints), details=details)
 
 
 @dataclass
@@ -81,12 +85,14 @@ class FakeChannel:
     code: grpc.StatusCode
     times: int
     calls: int = 0
+    hints: Sequence[tuple[str, str]] = ()
+    details: str = "a sentence"
 
     def unary_unary(self, _method: str, **_: object) -> Callable[..., Awaitable[object]]:
         async def call(_request: object, **_options: object) -> object:
             self.calls += 1
             if self.calls <= self.times:
-                raise Failing(self.code)
+                raise Failing(self.code, self.hints, self.details)
             raise Reached
 
         return call
@@ -116,14 +122,40 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     return held
 
 
-def run(code: grpc.StatusCode, times: int, patience_s: float) -> FakeChannel:
-    channel = FakeChannel(code, times)
+def run(
+    code: grpc.StatusCode,
+    times: int,
+    patience_s: float,
+    hints: Sequence[tuple[str, str]] = (),
+    details: str = "a sentence",
+) -> FakeChannel:
+    channel = FakeChannel(code, times, hints=hints, details=details)
     stub = service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", channel))
-    connection = cast("Connection", SimpleNamespace(stub=lambda: stub))
-    caller = Caller(connection, Line("hub.example:443", patience_s), "amc")
+    line = Line("hub.example:443", patience_s)
+    connection = cast(
+        "Connection", SimpleNamespace(stub=lambda: stub, target=line.target, turn=lambda _failed: None)
+    )
+    caller = Caller(connection, line, "amc")
     node = NodeClient(caller, cast("StudySession", None), "amc")  # the first call already fails
     asyncio.run(node.follow(bytes(32)))
     return channel
+
+
+def test_calls_that_fail_together_go_on_to_the_next_address_once() -> None:
+    line = Line("a.example:1", 1.0, ("b.example:2", "c.example:3"))
+    connection = Connection(line, cast("Signer", None), cast("Roster", None))
+    for _ in range(2):  # two calls were under way on the same line
+        connection.turn("a.example:1")
+    assert connection.target == "b.example:2"
+    connection.turn("b.example:2")
+    connection.turn("c.example:3")
+    assert connection.target == "a.example:1"
+
+
+def test_a_single_address_is_tried_again() -> None:
+    connection = Connection(Line("a.example:1", 1.0), cast("Signer", None), cast("Roster", None))
+    connection.turn("a.example:1")
+    assert connection.target == "a.example:1"
 
 
 DOWN = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED]
@@ -182,3 +214,48 @@ def test_a_refusal_is_not_repeated_and_is_one_of_our_errors(waits: Waits, code: 
         run(code, 10**6, 100.0)
     assert isinstance(caught.value, CohortsumError)
     assert waits.pauses == []
+
+
+BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    ("said", "least_s"),
+    [("4000", 4.0), ("1", FIRST_PAUSE_S), ("999999999", LONGEST_PAUSE_S)],
+    ids=["as it says", "no sooner than its own pause", "no later than its longest"],
+)
+def test_a_node_comes_again_when_a_coordinator_without_room_says_so(
+    waits: Waits, said: str, least_s: float
+) -> None:
+    with pytest.raises(Reached):
+        run(BUSY, 1, 100.0, [("another", "1"), (RETRY_AFTER, said)])
+    (pause_s,) = waits.pauses
+    assert least_s <= pause_s < 1.5 * least_s
+
+
+def test_a_coordinator_that_never_has_room_uses_up_the_node_s_patience(waits: Waits) -> None:
+    with pytest.raises(LineError):
+        run(BUSY, 10**6, 60.0, [(RETRY_AFTER, "5000")])
+    assert sum(waits.pauses) >= 60.0
+
+
+@pytest.mark.parametrize(
+    "hints",
+    [[], [(RETRY_AFTER, "soon")], [(RETRY_AFTER, "-1")], [(RETRY_AFTER, "1" * 10)], [(RETRY_AFTER, "5")] * 2],
+    ids=["nothing", "a word", "a sign", "too many digits", "two"],
+)
+def test_what_is_too_much_for_ever_is_a_refusal(waits: Waits, hints: Sequence[tuple[str, str]]) -> None:
+    with pytest.raises(RoundFailedError, match="a sentence"):
+        run(BUSY, 10**6, 100.0, hints)
+    assert waits.pauses == []
+
+
+def test_only_a_coordinator_without_room_is_believed_about_time(waits: Waits) -> None:
+    with pytest.raises(RoundFailedError):
+        run(grpc.StatusCode.PERMISSION_DENIED, 1, 100.0, [(RETRY_AFTER, "5")])
+
+
+def test_a_refusal_that_grpc_lost_while_it_was_sending_is_asked_for_again(waits: Waits) -> None:
+    with pytest.raises(Reached):
+        run(grpc.StatusCode.INTERNAL, 2, 100.0, details=BROKE_OFF)
+    assert len(waits.pauses) == 2

@@ -82,7 +82,7 @@ def renew_coordinator(folder: Home) -> None:
 
     if _may_renew(_of_coordinator(folder)[0]):
         config = load_coordinator_config(folder / "coordinator.yaml")
-        with closing(Store(config.store, folder / AUDIT)) as store:
+        with closing(Store(config.store, folder / AUDIT, config.process)) as store:
             _say_renewed(store.renew_audit(), f"cohortsum coordinator run {folder}")
 
 

@@ -77,6 +77,26 @@ def recover(
     )
 
 
+def compare(
+    folder: Folder,
+    record: Annotated[
+        Path, typer.Argument(help="Another site's record of an attempt (.told).", metavar="RECORD")
+    ],
+) -> None:
+    """Compare what another site was told with what this one was told; exit code 0 the same, 1 evidence was kept."""
+    from cohortsum.node.evidence import compare as compare_records  # loads the statistics
+
+    kept = compare_records(folder, read(record), record.name)
+    for path in kept:
+        output().print(str(path), markup=False)
+    if kept:
+        say("the two records contradict each other; docs/evidence.md says what to do")
+        raise typer.Exit(1)
+    say(
+        "nothing new: both sites were told the same, as far as the records go, or the evidence is on file already"
+    )
+
+
 def run_node(
     folder: Folder,
     patience: Annotated[

@@ -41,7 +41,9 @@ from cohortsum.protocol.effects import (
     Deliver,
     DiscardUploads,
     MessageTaken,
+    Proven,
 )
+from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.messages import Kind, Packet
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -81,6 +83,7 @@ class Attempt:
         changed: tells of everything that the attempt did.
         seen: told of an opened sum before any site hears of it; returns whether sites are to see it.
         sealed: keeps what was opened for auditors; None keeps nothing.
+        keep: keeps evidence against a site.
     """
 
     def __init__(
@@ -95,12 +98,13 @@ class Attempt:
         changed: asyncio.Condition,
         seen: Callable[[bytes, Opened], bool] = lambda _context, _opened: False,
         sealed: SealedRounds | None = None,
+        keep: Callable[[Evidence], None] = lambda _evidence: None,
     ) -> None:
         self.key = key
         self.machine = CoordinatorRound(setup, key)
         self._record, self._boxes, self._pool = record, boxes, pool
         self._waits, self._changed, self._seen = waits, changed, seen
-        self._sealed = sealed
+        self._sealed, self._keep = sealed, keep
         self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -148,12 +152,19 @@ class Attempt:
         """Take a site's packet; raises RemoteProtocolError for one that the machine refuses."""
         envelope = packet.envelope
         if self._answered.get((envelope.sender, envelope.kind.name), envelope.digest) != envelope.digest:
+            for proof in self.machine.prove(envelope):
+                self._keep(proof.evidence)
             self._record.refused(self.context, envelope.sender, "M5")
             raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes")
         effects = self.machine.receive(packet)
         match effects:
-            # nothing but a refusal: the edge logs it and tells the sender
-            case (Audit(check, sender, sentence),):
+            # nothing but a refusal: the edge keeps what it proves, logs it and tells the sender
+            case (*proven, Audit(check, sender, sentence)) if not any(
+                isinstance(one, MessageTaken) for one in proven
+            ):
+                for one in proven:
+                    if isinstance(one, Proven):
+                        self._keep(one.evidence)
                 self._record.refused(self.context, sender, check)
                 raise RemoteProtocolError(check, sentence.removeprefix(f"{check}: "))
             case _:
@@ -253,6 +264,8 @@ class Attempt:
                         reach("hub.named.noted")
                     if self._spool is not None:
                         self._spool.keep_only(effect.survivors)
+                case Proven():
+                    self._keep(effect.evidence)
                 case Audit():
                     self._record.refused(self.context, effect.sender, effect.check)
                     self._log.warning(

@@ -73,6 +73,17 @@ class OpenAttempt:
     events: tuple[Event, ...] = field(repr=False)
     answered: dict[tuple[str, str], bytes] = field(repr=False)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that had its effect can be played again; version 0.1 kept no events, so not in a store that it left."""
+        kept = {
+            (event.sender, event.packet.envelope.kind.name)
+            for event in self.events
+            if event.kind is EventKind.MESSAGE
+        }
+        names = {kind.name for kind in REPLAYED}
+        return {about for about in self.answered if about[1] in names} <= kept
+
 
 def add_event(session: Session, context: bytes, event: Event) -> None:
     """Keep an input of an open attempt."""

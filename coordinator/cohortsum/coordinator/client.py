@@ -7,7 +7,7 @@ checked where it matters: a fetched result must name the digest of the study tha
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import grpc
 
@@ -15,19 +15,21 @@ from cohortsum.coordinator.hub import StudyEntry
 from cohortsum.coordinator.release_wire import ReleaseList, decision_to_wire, list_from_wire
 from cohortsum.coordinator.status import AttemptStatus, SiteStatus, StudyStatus
 from cohortsum.crypto.certificates import certify, trust_anchor
-from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError
-from cohortsum.protocol.codec import MESSAGE_OPTIONS, WIRE_VERSION
+from cohortsum.crypto.errors import AuthenticationError, LineError, RefusedError, RemoteProtocolError
+from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.limits import MAX_DOCUMENT_BYTES, MAX_LISTED, caller_options
 from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.report.document import ResultDocument, from_json
 from cohortsum.report.item_file import ItemFile, item_from_json
+from cohortsum.study.definition.fields import utc
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
 from cohortsum.study.release.decision import Decision
 from cohortsum.wire.v1 import service_pb2, service_pb2_grpc
 
 TIMEOUT_S = 60.0
-MAX_DOCUMENT_BYTES = 2**30
 LIFETIME = timedelta(hours=1)
 DOWN = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
@@ -65,6 +67,8 @@ class Desk:
         """Return all studies at the coordinator, the newest last."""
         request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION)
         reply = await self._asked(self._stub.ListStudies(request, timeout=TIMEOUT_S))
+        if len(reply.studies) > MAX_LISTED:
+            raise RefusedError(f"the coordinator lists more than {MAX_LISTED} studies; nothing was kept")
         return tuple(StudyEntry(held.digest, held.name, held.version, held.state) for held in reply.studies)
 
     async def study(self, digest: bytes) -> SignedStudy:
@@ -78,22 +82,7 @@ class Desk:
         held = await self._asked(
             self._stub.GetStatus(service_pb2.GetStatusRequest(digest=digest), timeout=TIMEOUT_S)
         )
-        return StudyStatus(
-            held.digest,
-            held.name,
-            held.version,
-            held.state,
-            held.reason,
-            _moment(held.enrolment_closes),
-            tuple(
-                SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites
-            ),
-            tuple(
-                AttemptStatus(one.iteration, one.attempt, one.state, one.reason, tuple(one.survivors))
-                for one in held.attempts
-            ),
-            tuple(held.blocks),
-        )
+        return status_from_wire(held)
 
     async def result(self, digest: bytes) -> ResultDocument:
         """Return the released document of a study; raises AuthenticationError if it is about another one."""
@@ -123,25 +112,31 @@ class Desk:
         """Hand a signed decision in."""
         await self._asked(self._stub.Decide(decision_to_wire(decision), timeout=10 * TIMEOUT_S))
 
-    async def _joined(self, call: AsyncIterable[service_pb2.ResultChunk]) -> bytes:
-        """Return a document that comes in pieces."""
-        parts: list[bytes] = []
+    async def _joined(self, call: AsyncIterable[service_pb2.ResultChunk | None]) -> bytes:
+        """Return a document that comes in pieces, each full but the last: many small ones would cost more than they hold."""
+        document, whole = bytearray(), True
         try:
             async for chunk in call:
-                parts.append(chunk.document)
-                if sum(map(len, parts)) > MAX_DOCUMENT_BYTES:
+                if chunk is None or not whole:
+                    raise RefusedError("the coordinator sends a document in crumbs; nothing was kept")
+                whole = len(chunk.document) == MAX_CHUNK_BYTES
+                document += chunk.document
+                if len(document) > MAX_DOCUMENT_BYTES:
                     raise RefusedError(
                         f"a document of more than {MAX_DOCUMENT_BYTES} bytes; nothing was kept"
                     )
         except grpc.aio.AioRpcError as error:
             raise self._fault(error) from error
-        return b"".join(parts)
+        return bytes(document)
 
     async def _asked(self, call: Awaitable[R]) -> R:
         try:
-            return await call
+            reply = await call
         except grpc.aio.AioRpcError as error:
             raise self._fault(error) from error
+        if reply is None:
+            raise RefusedError("the coordinator's reply is no message of this call; nothing was kept")
+        return reply
 
     def _fault(self, error: grpc.aio.AioRpcError) -> RefusedError | LineError:
         if error.code() in DOWN:
@@ -160,10 +155,38 @@ async def open_desk(target: str, signer: Signer, roster: Roster) -> AsyncGenerat
     credentials = grpc.ssl_channel_credentials(
         trust_anchor(hub.id, hub.key, now), tls.private_key, tls.certificate
     )
-    options = [("grpc.ssl_target_name_override", hub.id), *MESSAGE_OPTIONS]
+    options = [("grpc.ssl_target_name_override", hub.id), *caller_options()]
     async with grpc.aio.secure_channel(target, credentials, options=options) as channel:
-        yield Desk(service_pb2_grpc.ConsortiumStub(channel), target)
+        served = service_pb2.DESCRIPTOR.services_by_name["Consortium"]
+        checked = cast("grpc.aio.Channel", CheckedChannel(channel, served))
+        yield Desk(service_pb2_grpc.ConsortiumStub(checked), target)
+
+
+def status_from_wire(held: service_pb2.StudyStatus) -> StudyStatus:
+    """Return where a study stands, as the coordinator says; raises RemoteProtocolError (M2) for a time that is none."""
+    return StudyStatus(
+        held.digest,
+        held.name,
+        held.version,
+        held.state,
+        held.reason,
+        _moment(held.enrolment_closes),
+        tuple(SiteStatus(site.id, site.answer, site.present, _moment(site.last_seen)) for site in held.sites),
+        tuple(
+            AttemptStatus(one.iteration, one.attempt, one.state, one.reason, tuple(one.survivors))
+            for one in held.attempts
+        ),
+        tuple(held.blocks),
+    )
 
 
 def _moment(text: str) -> datetime | None:
-    return None if not text else datetime.fromisoformat(text)
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return utc(moment)
+    except ValueError:
+        pass
+    raise RemoteProtocolError("M2", "a time in the status of a study is none, or has no time zone")

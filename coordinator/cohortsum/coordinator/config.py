@@ -6,13 +6,21 @@ Paths are relative to the file. Unknown keys are refused.
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from cohortsum.coordinator.addresses import Network, parse_network
+from cohortsum.coordinator.limits import AS_BUILT, Limits
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.definition.tree import read_yaml
 
 SQLITE = "sqlite:///"
+LONGEST_S = 1e9
+"""Of a wait: beyond it no date might be left for its end."""
+
+
+def _network(text: object) -> Network:
+    return parse_network(str(text))
 
 
 class CoordinatorConfig(BaseModel):
@@ -33,7 +41,11 @@ class CoordinatorConfig(BaseModel):
         step_max_s: seconds that a step with named survivors waits at most; the study's own by default.
         grace_s: seconds to keep answering after the one study of `--study` has ended, so that every node hears of it.
         metrics: host and port where Prometheus reads metrics over plain HTTP; None serves none.
+        process: a name of its own for every further process over the same store, in a folder of its own; empty for the first.
+        lease_s: seconds after which another coordinator over the same store takes over from one that is silent.
         notices: how the operator is told that something waits or went wrong; None tells nobody.
+        allow: networks from which one may call, as ``192.0.2.0/24``; empty for all.
+        limits: what callers may ask for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -47,12 +59,16 @@ class CoordinatorConfig(BaseModel):
     store: str
     spool: Path
     results: Path
-    enrol_s: Annotated[float, Field(gt=0)] | None = None
-    gather_s: Annotated[float, Field(gt=0)] | None = None
-    step_max_s: Annotated[float, Field(gt=0)] | None = None
-    grace_s: Annotated[float, Field(ge=0)] = 5.0
+    enrol_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    gather_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    step_max_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
+    process: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,32}$")] = ""
+    lease_s: Annotated[float, Field(ge=1, le=600)] = 15.0
+    grace_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 5.0
     metrics: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
     notices: NoticeSettings | None = None
+    allow: tuple[Annotated[Network, BeforeValidator(_network)], ...] = ()
+    limits: Limits = AS_BUILT
 
 
 def read_file(path: Path) -> bytes:
@@ -66,10 +82,8 @@ def read_file(path: Path) -> bytes:
 def load_coordinator_config(path: Path) -> CoordinatorConfig:
     """Return the settings in ``path`` with paths made absolute; raises ConfigurationError naming every fault."""
     try:
-        held = yaml.safe_load(read_file(path).decode())
+        held, _ = read_yaml(read_file(path), path.name)
         config = CoordinatorConfig.model_validate(held, context={"folder": path.parent})
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path.name}: not YAML in UTF-8; repair the file") from None
     except ValidationError as error:
         faults = (
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)

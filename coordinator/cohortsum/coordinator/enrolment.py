@@ -14,8 +14,9 @@ import structlog
 from cohortsum.coordinator.clock import Clock, before, tell
 from cohortsum.coordinator.presence import Presence
 from cohortsum.coordinator.record import StudyRecord
-from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
+from cohortsum.crypto.errors import ConfigurationError, LimitError, RemoteProtocolError
 from cohortsum.protocol.approvals import read_answer
+from cohortsum.protocol.codec import MAX_PAYLOAD_BYTES
 from cohortsum.protocol.messages import Envelope, Packet
 from cohortsum.protocol.roster import Roster
 from cohortsum.study.definition.signing import SignedStudy
@@ -94,7 +95,17 @@ class Enrolment:
                 self._answers[index] = envelope if approval is not None else None
 
     async def take(self, packet: Packet) -> None:
-        """Take a site's answer; raises RemoteProtocolError (A1) after the window, A2 for a profile or waivers that mean nothing, or M1 to M4, R0.1."""
+        """Take a site's answer.
+
+        Raises RemoteProtocolError (A1) after the window, A2 for a profile or waivers that mean nothing, or M1 to M4, R0.1; LimitError for
+        an answer so long that those of all sites would not fit into the opening of a round.
+        """
+        most = MAX_PAYLOAD_BYTES // (2 * len(self._roster.sites))
+        if len(packet.envelope.payload) > most:
+            raise LimitError(
+                f"an answer of more than {most} bytes; waive fewer rules, with shorter reasons",
+                "answer_bytes",
+            )
         index, approval = read_answer(packet.envelope, self._plan.round, self._roster)
         self.presence.seen(index)
         held = packet.envelope if approval is not None else None

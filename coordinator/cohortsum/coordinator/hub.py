@@ -18,11 +18,14 @@ from sqlalchemy import select
 from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.bundle import Binder
 from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.items import IN_REVIEW
+from cohortsum.coordinator.limits import AS_BUILT, Limits
 from cohortsum.coordinator.publish import release_folder
 from cohortsum.coordinator.review import ReviewDesk
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
+from cohortsum.coordinator.slots import Slots
 from cohortsum.coordinator.status import StudyStatus, study_status
 from cohortsum.coordinator.store import OVER, PresenceRow, RoundRow, Store, StudyRow, note
 from cohortsum.coordinator.trail import study_of_round, trail_of, transcript_of
@@ -30,6 +33,7 @@ from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
     ConfigurationError,
+    LimitError,
     RefusedError,
     RemoteProtocolError,
 )
@@ -51,6 +55,8 @@ from cohortsum.study.release.decision import Decision
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
+KEPT_OVER = 100
+"""Studies that are over and whose sites still hear so from memory."""
 PRESENCE_GRAIN = timedelta(minutes=1)
 
 
@@ -70,6 +76,8 @@ class Place:
         pace: waits that differ from the studies'.
         notify: tells the operator.
         papers: the operator's signed files for a roster version; None where there are none, and no proof bundles.
+        limits: what callers may ask for.
+        evidence: folder for evidence against sites, which needs ``papers``; None: none is kept.
     """
 
     store: Store
@@ -79,6 +87,15 @@ class Place:
     pace: Pace = AS_WRITTEN
     notify: Callable[[Notice], Awaitable[None]] = _tell_nobody
     papers: Callable[[int], Papers] | None = None
+    limits: Limits = AS_BUILT
+    evidence: Path | None = None
+
+    @property
+    def book(self) -> EvidenceBook | None:
+        """Where evidence is kept, or None."""
+        return (
+            None if self.evidence is None or self.papers is None else EvidenceBook(self.evidence, self.papers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,7 @@ class Hub:
 
     Attributes:
         review: the items of studies whose rounds are over.
+        slots: places of sites at the edge.
     """
 
     def __init__(
@@ -115,6 +133,8 @@ class Hub:
         self._serial = int(self._clock.now().timestamp() * 1000)
         self._taking = asyncio.Lock()
         self._heard: dict[str, datetime] = {}
+        self._standing: dict[bytes, bytes] = {}
+        self.slots = Slots(place.spool, place.limits.spool_bytes)
         self.review = ReviewDesk(place.store, place.results, roll)
         self._binder = Binder(place.store, place.results, roll, key, place.papers)
 
@@ -161,6 +181,7 @@ class Hub:
         async with self._taking:
             if study.digest in self._runners or self._state(study.digest) is not None:
                 return study.digest
+            self._check_room(study.study)
             if study.expires < self._clock.now().date():
                 raise RefusedError(f"study {study.study} expired on {study.expires}; sign a new version")
             if study.enrol.until is not None and study.enrol.until < self._clock.now():
@@ -293,12 +314,19 @@ class Hub:
             if runner.owns(context):
                 return runner
         for entry in self.entries():
-            study = parse_canonical(self.signed(entry.digest).canonical)
-            if context == approval_context(entry.digest, self.roll.whole(study.roster).digest):
+            if context == self._approval_context(entry.digest):
                 raise RemoteProtocolError(
                     "A1", f"study {entry.name} version {entry.version} is {entry.state}"
                 )
         raise RemoteProtocolError("M3", "the message belongs to no open round")
+
+    def _approval_context(self, digest: bytes) -> bytes:
+        """Return what an answer to a study is bound to; parsed once, or every stray message would parse all studies."""
+        held = self._standing.get(digest)
+        if held is None:
+            study = parse_canonical(self.signed(digest).canonical)
+            held = self._standing[digest] = approval_context(digest, self.roll.whole(study.roster).digest)
+        return held
 
     def heard(self, site: str) -> None:
         """Note that a site called; written down at most every `PRESENCE_GRAIN`."""
@@ -324,6 +352,24 @@ class Hub:
                 roster = self.roll.counted(runner.plan.study.roster)
                 if set(map(str, roster.sites)) != set(runner.enrolment.names.values()):
                     await runner.exclude(roster)
+
+    def _check_room(self, name: str) -> None:
+        """Raise LimitError where as many studies are under way as may be, earlier versions of this one apart."""
+        most, others = self._place.limits.studies, (runner for runner in self.runners if not runner.over)
+        if sum(runner.plan.study.study != name for runner in others) >= most:
+            raise LimitError(
+                f"{most} studies are under way at this coordinator, the most that `limits.studies` of coordinator.yaml allows; "
+                "wait until one has ended, or withdraw one",
+                "studies",
+            )
+
+    def _forget_ended(self) -> None:
+        """Forget the oldest studies that are over beyond `KEPT_OVER`; the store has them."""
+        running = {digest for digest, task in self._tasks.items() if not task.done()}
+        over = [digest for digest, runner in self._runners.items() if runner.over and digest not in running]
+        for digest in over[: max(0, len(over) - KEPT_OVER)]:
+            del self._runners[digest]
+            self._tasks.pop(digest, None)
 
     def adopt(self, runner: StudyRunner) -> None:
         """Serve a study; whoever adopts it runs it."""
@@ -383,7 +429,9 @@ class Hub:
             place.pace,
             self._clock,
             lambda: find_earlier(place.store, plan, self.roll),
+            place.book,
         )
+        self._forget_ended()
         self.adopt(runner)
         self._tasks[study.digest] = asyncio.create_task(self._run(runner))
         await self._tell()

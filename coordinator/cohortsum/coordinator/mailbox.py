@@ -1,4 +1,8 @@
-"""Packets that wait for one site, in ascending numbers that a restarted coordinator does not give again."""
+"""Packets that wait for one site, in ascending numbers that a restarted coordinator does not give again.
+
+An attempt puts at most nine packets in; of attempts that are over their endings are kept, and only of the newest: who was away for
+longer learns from transcripts how they ended.
+"""
 
 import asyncio
 import contextlib
@@ -8,6 +12,8 @@ from dataclasses import dataclass, field
 from cohortsum.coordinator.store import now
 from cohortsum.protocol.messages import Kind, Packet
 
+MOST = 256
+"""Packets that wait at most, the newest: about fifty endings and an open attempt."""
 ENDING = frozenset({Kind.SURVIVORS, Kind.QUORUM, Kind.CLOSING, Kind.ABORT, Kind.BURIAL})
 
 
@@ -23,6 +29,8 @@ class Mailbox:
         """Add a packet."""
         self.last += 1
         self.packets[self.last] = packet
+        while len(self.packets) > MOST:
+            del self.packets[next(iter(self.packets))]
         self.arrived.set()
 
     def after(self, number: int) -> int:

@@ -14,16 +14,26 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cohortsum.coordinator.hub import Hub
-from cohortsum.crypto.errors import ConfigurationError
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, LimitError
 
 PREFIX = "cohortsum_coordinator"
 
 
 class Tally:
-    """Calls that were refused, by call and class of error; shared with the edge."""
+    """Calls that were refused, by call and class of error, and for a limit by call and limit; shared with the edge.
+
+    Calls, classes and limits are those of the program: nothing that a caller sends becomes a label.
+    """
 
     def __init__(self) -> None:
         self.refused: Counter[tuple[str, str]] = Counter()
+        self.limited: Counter[tuple[str, str]] = Counter()
+
+    def note(self, call: str, error: CohortsumError) -> None:
+        """Count a refusal."""
+        self.refused[call, type(error).__name__] += 1
+        if isinstance(error, LimitError):
+            self.limited[call, error.limit] += 1
 
 
 class HubCollector(Collector):
@@ -47,6 +57,12 @@ class HubCollector(Collector):
         for (call, error), number in sorted(self._tally.refused.items()):
             refused.add_metric((call, error), number)
         yield refused
+        limited = CounterMetricFamily(
+            f"{PREFIX}_limited_calls", "Calls that were refused for a limit.", labels=("call", "limit")
+        )
+        for (call, limit), number in sorted(self._tally.limited.items()):
+            limited.add_metric((call, limit), number)
+        yield limited
 
     def _studies(self) -> Iterator[Metric]:
         entries = self._hub.entries()

@@ -86,7 +86,7 @@ def audit_of(folder: Path) -> tuple[Examined, Mapping[bytes, str]]:
     file = config.store.removeprefix(SQLITE)
     if file != config.store and not Path(file).exists():
         return examine(b"", Head()), {}
-    with closing(Store(config.store, folder / AUDIT)) as store:
+    with closing(Store(config.store, folder / AUDIT, config.process)) as store:
         query = select(StudyRow.digest, StudyRow.name, StudyRow.version)
         with store.transaction() as session:
             names = {

@@ -227,7 +227,10 @@ class StudyRecord:
             return tuple(map(bytes.fromhex, session.scalars(query)))
 
     def open_attempt(self, iteration: int) -> OpenAttempt | None:
-        """Return what is held of the attempt at an iteration that was open when the coordinator stopped, or None."""
+        """Return what is held of the attempt at an iteration that was open when the coordinator stopped.
+
+        None where there is none, or where what moved it on is not all there: played again it would be another attempt.
+        """
         with self._store.transaction() as session:
             row = session.scalar(
                 select(RoundRow)
@@ -235,7 +238,8 @@ class StudyRecord:
                 .where(RoundRow.state == "open")
                 .order_by(RoundRow.attempt.desc())
             )
-            return None if row is None else open_attempt(session, row)
+            held = None if row is None else open_attempt(session, row)
+            return held if held is not None and held.is_whole else None
 
     def dealing(self, context: bytes) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
         """Return adverts and share messages of the sites that dealt in an attempt."""
@@ -296,7 +300,8 @@ class StudyRecord:
             )
             if session.scalar(held) == envelope.digest.hex():
                 return
-            if envelope.kind in REPLAYED:
+            is_open = session.get_one(RoundRow, envelope.context.hex()).state == "open"
+            if envelope.kind in REPLAYED and is_open:  # a late one is for the transcript alone
                 add_event(session, envelope.context, Event.of(packet))
             session.add(
                 MessageRow(
@@ -326,6 +331,12 @@ class StudyRecord:
                 Deed(DeedKind.MESSAGE_REFUSED, self.study.digest, context, by=sender, detail=check)
             )
             self._refused.add((context, sender, check))
+
+    def evidence_kept(self, context: bytes, digest: bytes, accused: str, check: str) -> None:
+        """Note that evidence against a site is on file, under the SHA-256 of the file."""
+        self._store.note(
+            Deed(DeedKind.EVIDENCE_KEPT, self.study.digest, context, digest, by=accused, detail=check)
+        )
 
     def survivors(self, context: bytes, survivors: Sequence[int]) -> None:
         """Note the named set before any site hears of it: a restarted coordinator must keep to it."""

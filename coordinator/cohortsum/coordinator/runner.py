@@ -23,6 +23,7 @@ from cohortsum.coordinator.attempt import Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
+from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_for, with_items
 from cohortsum.coordinator.mailbox import Mailbox
@@ -30,7 +31,7 @@ from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
 from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
-from cohortsum.coordinator.spool import Upload
+from cohortsum.coordinator.spool import WORD_BYTES, Upload
 from cohortsum.coordinator.store import Store
 from cohortsum.crypto.errors import CohortsumError, RemoteProtocolError
 from cohortsum.crypto.failpoints import reach
@@ -38,6 +39,7 @@ from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
 from cohortsum.protocol.coordinator_states import Aborted, CoordinatorSetup, Opened
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
@@ -101,6 +103,7 @@ class StudyRunner:
         pace: waits that differ from the study's.
         clock: for enrolment and gathering.
         earlier: finds the released version that this one may build on.
+        evidence: where evidence against sites is kept; None: nowhere.
 
     Attributes:
         kind_of_attempt: the class of its attempts.
@@ -124,11 +127,12 @@ class StudyRunner:
         pace: Pace = AS_WRITTEN,
         clock: Clock | None = None,
         earlier: Callable[[], Earlier | None] = lambda: None,
+        evidence: EvidenceBook | None = None,
     ) -> None:
         self.plan, self.over = plan, False
         self._signed, self._roster, self._signer = signed, roster, signer
         self._folder, self._results, self._pool = folder, results, pool
-        self._pace, self._find_earlier = pace, earlier
+        self._pace, self._find_earlier, self._evidence = pace, earlier, evidence
         self._record = StudyRecord(store, plan.study, roster)
         self._sealed = SealedRounds(sealed_folder(results), plan.study.digest, lambda: self._roster)
         self._clock = clock or SystemClock()
@@ -198,6 +202,10 @@ class StudyRunner:
             await self.enrolment.take(packet)
         else:
             await self._open_attempt(packet.envelope.context).receive(packet)
+
+    def upload_bytes(self, context: bytes) -> int:
+        """Return how long an upload is that the open attempt awaits; raises RemoteProtocolError (M3) where it is not open."""
+        return self._open_attempt(context).machine.length * WORD_BYTES
 
     def begin_upload(self, site: int, context: bytes) -> Upload:
         """Start to spool the data words of a site; raises RemoteProtocolError (U2) where none are awaited."""
@@ -404,7 +412,15 @@ class StudyRunner:
             changed,
             seen,
             self._sealed,
+            self._keep,
         )
+
+    def _keep(self, evidence: Evidence) -> None:
+        """Keep evidence against a site, where there is a place for it."""
+        if self._evidence is not None:
+            self._evidence.keep(
+                evidence, self.plan.round, self._roster, self._signed, self._signer, self._record
+            )
 
     def _opened(
         self, course: Course, attempt: Attempt, ended: Opened, earlier: Earlier | None

@@ -1,7 +1,7 @@
 """The coordinator as a process: ``python -m cohortsum.coordinator.serve CONFIG``.
 
-Reads its settings, verifies rosters, takes up every study that is not over, listens with TLS 1.3 and client certificates, and
-serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it, 0 with a result, 3 without one, or before it
+Reads its settings, waits until no other coordinator serves from the same store (`lease`), verifies rosters, takes up every study that is
+not over, listens with TLS 1.3 and client certificates, and serves until SIGTERM or SIGINT. With ``--study`` it takes in that one study and ends with it, 0 with a result, 3 without one, or before it
 where it is told to (3).
 Exit codes: 1 a fault of cohortsum, 2 bad settings, or a store or audit log that cannot be written or was tampered with. One JSON
 line per event goes to standard output. What could name a person is scrubbed from it, and from standard error.
@@ -23,7 +23,7 @@ import structlog
 
 from cohortsum.coordinator.config import CoordinatorConfig, load_coordinator_config, read_file
 from cohortsum.crypto.certificates import TLS13_ONLY
-from cohortsum.crypto.errors import CohortsumError, ConfigurationError, StoreError
+from cohortsum.crypto.errors import CohortsumError, ConfigurationError, FencedError, StoreError
 from cohortsum.crypto.keyfile import parse_hex
 from cohortsum.crypto.scrubbing import ScrubbedText, scrub
 from cohortsum.crypto.secret import SecretBytes
@@ -65,7 +65,7 @@ def run(path: Path, study: Path | None = None) -> int:
     os.environ[TLS13_ONLY[0]] = TLS13_ONLY[1]  # before grpc is imported, or TLS 1.2 stays possible
     try:
         with contextlib.redirect_stderr(ScrubbedText(sys.stderr)):
-            return asyncio.run(_serve(load_coordinator_config(path), path.parent, study))
+            return asyncio.run(_serve(load_coordinator_config(path), path, study))
     except CohortsumError as error:
         log.error("coordinator.stopped", error=type(error).__name__, sentence=error.message)
         return 2
@@ -74,15 +74,36 @@ def run(path: Path, study: Path | None = None) -> int:
         return 1
 
 
-async def _serve(config: CoordinatorConfig, folder: Path, study_file: Path | None) -> int:
+async def _serve(config: CoordinatorConfig, settings: Path, study_file: Path | None) -> int:
+    from cohortsum.coordinator.lease import leased
+    from cohortsum.coordinator.store import FENCED, Store
     from cohortsum.study.definition.signing import signed_study_from_json
 
-    log: structlog.stdlib.BoundLogger = structlog.get_logger()
     signed = None if study_file is None else signed_study_from_json(read_file(study_file))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with _listening(config, folder) as hub:
+    lost = asyncio.Event()
+    with contextlib.closing(Store(config.store)) as store:
+        async with leased(store, settings, config.lease_s, stopping, lost) as token:
+            if token is None:
+                return 0 if signed is None else WITHOUT_RESULT
+            code = await _lead(config, settings.parent, signed, stopping, token)
+        if lost.is_set():
+            raise FencedError(FENCED)
+        return code
+
+
+async def _lead(
+    config: CoordinatorConfig,
+    folder: Path,
+    signed: "SignedStudy | None",
+    stopping: asyncio.Event,
+    token: int,
+) -> int:
+    """Serve under a lease until told to stop."""
+    log: structlog.stdlib.BoundLogger = structlog.get_logger()
+    async with _listening(config, folder, token) as hub:
         if signed is not None:
             code = await _before(stopping, _one_study(hub, signed, config.grace_s))
             if code is not None:
@@ -114,10 +135,11 @@ async def _before(stopping: asyncio.Event, work: Coroutine[None, None, int]) -> 
 
 
 @asynccontextmanager
-async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator[Hub]":
+async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "AsyncGenerator[Hub]":
     """Take up the studies and serve them."""
     from cohortsum.coordinator.audit_log import AUDIT
     from cohortsum.coordinator.bundle import papers_in
+    from cohortsum.coordinator.evidence import EVIDENCE
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
     from cohortsum.coordinator.notices import Messenger
@@ -135,7 +157,8 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
         SecretBytes(parse_hex(read_file(config.identity_key), 32, config.identity_key.name), "seed")
     )
     config.spool.mkdir(parents=True, exist_ok=True)
-    store = Store(config.store, folder / AUDIT)
+    store = Store(config.store, folder / AUDIT, config.process)
+    store.token = token
     with contextlib.closing(store), ThreadPoolExecutor(os.cpu_count()) as pool:
         fault = store.audit().fault
         if fault is not None:
@@ -147,9 +170,21 @@ async def _listening(config: CoordinatorConfig, folder: Path) -> "AsyncGenerator
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
         papers = papers_in(config, folder)
-        place = Place(store, config.spool, config.results, pool, pace, teller.send, papers)
+        place = Place(
+            store,
+            config.spool,
+            config.results,
+            pool,
+            pace,
+            teller.send,
+            papers,
+            config.limits,
+            folder / EVIDENCE,
+        )
         hub = Hub(lambda: book.roll, key, place)
-        server, port = secure_server(ConsortiumService(hub, tally), lambda: book.roll, key, config.listen)
+        server, port = secure_server(
+            ConsortiumService(hub, tally), lambda: book.roll, key, config.listen, config.limits, config.allow
+        )
         await hub.resume()
         await server.start()
         log.info("coordinator.listening", host=config.listen.rpartition(":")[0], port=port)

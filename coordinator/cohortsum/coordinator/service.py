@@ -1,17 +1,21 @@
 """The gRPC edge: who is calling, what is too large, and bytes to packets. Everything else is the runner's."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2_grpc
 
-from cohortsum.coordinator.faults import public_fault
+from cohortsum.coordinator.addresses import Network
+from cohortsum.coordinator.callers import CALLERS, Context, identify
+from cohortsum.coordinator.faults import public_fault, public_hints
+from cohortsum.coordinator.gate import Gate
 from cohortsum.coordinator.hub import Hub
+from cohortsum.coordinator.limits import AS_BUILT, Limits, server_options
 from cohortsum.coordinator.metrics import Tally
 from cohortsum.coordinator.outlet import Call, Outlet
 from cohortsum.coordinator.release_wire import decision_from_wire, list_to_wire
@@ -19,16 +23,22 @@ from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import StudyRunner
 from cohortsum.coordinator.spool import Upload
 from cohortsum.coordinator.status import StudyStatus
-from cohortsum.crypto.certificates import certified_name, certify, check_certified, trust_anchor
-from cohortsum.crypto.errors import AuthenticationError, CohortsumError, RemoteProtocolError, StoreError
+from cohortsum.crypto.certificates import certify, trust_anchor
+from cohortsum.crypto.errors import (
+    AuthenticationError,
+    CohortsumError,
+    ConfigurationError,
+    RemoteProtocolError,
+    StoreError,
+)
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
-    MESSAGE_OPTIONS,
     WIRE_VERSION,
     envelope_to_wire,
     packet_from_wire,
 )
+from cohortsum.protocol.limits import MAX_LISTED
 from cohortsum.protocol.roster import Identity, Role
 from cohortsum.report.item_file import item_to_json
 from cohortsum.study.definition.signing import SignedStudy
@@ -37,15 +47,10 @@ from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
 MAX_WAIT_S = 30.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
-CALLERS = frozenset({Role.SITE, Role.STATISTICIAN, Role.CHECKER, Role.AUDITOR})
-"""Roles that may call at all; single calls ask for one of them."""
 READERS = (Role.CHECKER, Role.SITE, Role.AUDITOR)
 """Roles that may see values before they have left."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-Context = grpc.aio.ServicerContext[Any, Any]
-"""gRPC's own types name the request and response of every method here; the edge needs neither."""
 
 
 @asynccontextmanager
@@ -54,9 +59,9 @@ async def guarded(call: str, context: Context, tally: Tally) -> AsyncGenerator[N
     try:
         yield
     except CohortsumError as error:
-        tally.refused[call, type(error).__name__] += 1
+        tally.note(call, error)
         log.warning("call.refused", call=call, error=type(error).__name__, sentence=error.message)
-        await context.abort(*public_fault(error))
+        await context.abort(*public_fault(error), public_hints(error))
     except OSError as error:  # the spool's disk
         log.error("call.failed", call=call, error=type(error).__name__, errno=error.errno)
         await context.abort(*public_fault(StoreError("the spool's disk refuses a write")))
@@ -74,19 +79,24 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         self._hub, self._tally = hub, tally or Tally()
         self._outlet = Outlet()
 
+    @property
+    def tally(self) -> Tally:
+        """What counts refusals."""
+        return self._tally
+
     async def ListStudies(
         self, request: service_pb2.ListStudiesRequest, context: Context
     ) -> service_pb2.ListStudiesReply:
         """Return the studies, waiting for a change for a while."""
         async with guarded("ListStudies", context, self._tally):
             self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             serial = await self._hub.changes(request.after, min(request.wait_ms / 1000, MAX_WAIT_S))
             studies = [
                 service_pb2.StudyEntry(
                     digest=entry.digest, name=entry.name, version=entry.version, state=entry.state
                 )
-                for entry in self._hub.entries()
+                for entry in self._hub.entries()[-MAX_LISTED:]
             ]
             return service_pb2.ListStudiesReply(serial=serial, studies=studies)
         raise AssertionError("a refused call was aborted")
@@ -97,7 +107,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return a study as its statistician signed it."""
         async with guarded("GetStudy", context, self._tally):
             self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             signed = self._hub.signed(request.digest)
             return service_pb2.SignedStudy(
                 canonical=signed.canonical, statistician=signed.statistician, signature=signed.signature
@@ -113,7 +123,8 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
             runner = self._hub.running(request.study)
             site = self._hub.place_of(caller, runner)
             wait_s = min(request.wait_ms / 1000, MAX_WAIT_S)
-            number, packet = await runner.next_packet(site, request.after, wait_s)
+            with self._hub.slots.poll(site, request.study):
+                number, packet = await runner.next_packet(site, request.after, wait_s)
             if packet is None:
                 return service_pb2.NextReply(over=runner.over)
             await self._outlet.enter(packet, cast("Call", context))  # gRPC's types know no plain callback
@@ -145,7 +156,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
             runner: StudyRunner | None = None
             round_context = b""
             site = 0
-            try:
+            with ExitStack() as places:
                 async for chunk in request_iterator:
                     if len(chunk.words) > MAX_CHUNK_BYTES:
                         raise RemoteProtocolError("U1", f"a chunk of more than {MAX_CHUNK_BYTES} bytes")
@@ -153,14 +164,14 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
                         round_context = chunk.context
                         runner = self._hub.owner(round_context)
                         site = self._hub.place_of(caller, runner)
+                        size = runner.upload_bytes(round_context)
+                        places.enter_context(self._hub.slots.upload(site, round_context, size))
                         upload = runner.begin_upload(site, round_context)
+                        places.callback(upload.drop)
                     await asyncio.to_thread(upload.add, chunk.words, chunk.running_digest)
                 if upload is None or runner is None:
                     raise RemoteProtocolError("U1", "an upload without a chunk")
                 await runner.end_upload(site, round_context, upload)
-            finally:
-                if upload is not None:
-                    upload.drop()
         return service_pb2.SubmitReply()
 
     async def GetTrail(self, request: service_pb2.GetTrailRequest, context: Context) -> service_pb2.Trail:
@@ -241,7 +252,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return where every item of a study stands."""
         async with guarded("ListReleases", context, self._tally):
             caller = self._caller(context)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             return list_to_wire(self._hub.review.lines(request.study, caller))
         raise AssertionError("a refused call was aborted")
 
@@ -252,7 +263,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         file = b""
         async with guarded("GetReleaseItem", context, self._tally):
             caller = self._caller(context, *READERS)
-            _check_version(request.wire_version)
+            check_version(request.wire_version)
             file = item_to_json(self._hub.review.file(request.study, request.item, caller))
         for piece in _pieces(file):
             yield piece
@@ -271,20 +282,21 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
 
         It has one of ``roles``, or without any one of `CALLERS`.
         """
-        pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
-        if pem is None:
+        identity = identify(context, self._hub.roll.now)
+        if roles and identity.role not in roles:
             raise AuthenticationError
-        identity = self._hub.roll.now.identities.get(certified_name(pem))
-        if identity is None or identity.role not in (roles or CALLERS):
-            raise AuthenticationError
-        check_certified(pem, identity.id, identity.key)
         if identity.role is Role.SITE:
             self._hub.heard(identity.id)
         return identity
 
 
 def secure_server(
-    service: ConsortiumService, roll: Callable[[], Roll], key: IdentityKey, listen: str
+    service: ConsortiumService,
+    roll: Callable[[], Roll],
+    key: IdentityKey,
+    listen: str,
+    limits: Limits = AS_BUILT,
+    allow: Sequence[Network] = (),
 ) -> tuple[grpc.aio.Server, int]:
     """Return a server, not started yet, and its port; with TLS 1.3, and both ends prove an identity of the roster.
 
@@ -296,8 +308,13 @@ def secure_server(
         roll: returns who may connect now.
         key: the coordinator's identity key.
         listen: host and port; port 0 picks a free one.
+        limits: what callers may ask for.
+        allow: networks from which one may call; empty for all.
+
+    Raises ConfigurationError where the address cannot be listened on.
     """
-    server = grpc.aio.server(options=MESSAGE_OPTIONS)
+    gate = Gate(roll, limits, allow, service.tally)
+    server = grpc.aio.server(interceptors=(gate,), options=server_options(limits))
     service_pb2_grpc.add_ConsortiumServicer_to_server(service, server)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     desk = CertificateDesk(roll, key, listen.rpartition(":")[0])
@@ -308,7 +325,14 @@ def secure_server(
         "Callable[[], grpc.ServerCertificateConfiguration]", desk.renewed
     )  # None: no change, says gRPC
     credentials = grpc.dynamic_ssl_server_credentials(first, due, require_client_authentication=True)
-    return server, server.add_secure_port(listen, credentials)
+    try:
+        return server, server.add_secure_port(listen, credentials)
+    except (
+        RuntimeError
+    ):  # gRPC's own word for it; ports are not shared, or half the calls would reach another coordinator
+        raise ConfigurationError(
+            f"coordinator.yaml: listen: {listen} cannot be listened on; end what listens there, or name another address"
+        ) from None
 
 
 class CertificateDesk:
@@ -351,9 +375,13 @@ def _pieces(document: bytes) -> Iterator[service_pb2.ResultChunk]:
         yield service_pb2.ResultChunk(document=document[start : start + MAX_CHUNK_BYTES])
 
 
-def _check_version(version: int) -> None:
+def check_version(version: int) -> None:
+    """Raise RemoteProtocolError W1, which names both, for another wire version than ours."""
     if version != WIRE_VERSION:
-        raise RemoteProtocolError("W1", f"wire version {version}; this coordinator speaks {WIRE_VERSION}")
+        raise RemoteProtocolError(
+            "W1",
+            f"wire version {version}; this coordinator speaks {WIRE_VERSION}: install the version of cohortsum that it has",
+        )
 
 
 def _status_to_wire(status: StudyStatus) -> service_pb2.StudyStatus:

@@ -7,6 +7,7 @@ chunk: memory holds one accumulator and one chunk, however many sites there are.
 
 import secrets
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ from cohortsum.protocol.masking import Hasher, words_hasher
 
 CHUNK_BYTES = 256 * 1024
 WORD_BYTES = 8
+LEAST_CHUNK_BYTES = 4096
+SPARE_CHUNKS = 4096
+"""Chunks of an upload, beside one for every `LEAST_CHUNK_BYTES`; every chunk costs a digest, however short it is."""
 
 
 class Upload:
@@ -35,6 +39,7 @@ class Upload:
         self._part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         self._file = self._part.open("wb")
         self._left = length * WORD_BYTES
+        self._chunks = SPARE_CHUNKS + self._left // LEAST_CHUNK_BYTES
         self._hasher: Hasher = words_hasher(self._left)
         nonce = secrets.token_bytes(16)
         self._file.write(nonce)
@@ -43,10 +48,13 @@ class Upload:
     def add(self, words: bytes, running_digest: bytes) -> None:
         """Take in the next chunk.
 
-        Raises RemoteProtocolError: U1 for more words than the plan's vector has, U3 if the digest of everything so far is
-        not the sender's.
+        Raises RemoteProtocolError: U1 for more words than the plan's vector has, or so many chunks that they hold next to
+        nothing, U3 if the digest of everything so far is not the sender's.
         """
         self._left -= len(words)
+        self._chunks -= 1
+        if self._chunks < 0:
+            raise RemoteProtocolError("U1", "an upload in too many chunks")
         if self._left < 0:
             raise RemoteProtocolError("U1", "an upload longer than the plan's vector")
         self._hasher.update(words)
@@ -141,6 +149,15 @@ class Spool:
             stream = _stream(self._key, file.read(16))
             while chunk := file.read(CHUNK_BYTES):
                 yield stream.update(chunk)
+
+
+def kept_bytes(spool: Path, site: int) -> int:
+    """Return how many bytes of kept uploads a site has below ``spool``, which has a folder per study and in it one per attempt."""
+    total = 0
+    for path in spool.glob(f"*/*/{site}.words"):
+        with suppress(FileNotFoundError):  # its round has just ended
+            total += path.stat().st_size
+    return total
 
 
 def _stream(key: SecretBytes, nonce: bytes) -> CipherContext:

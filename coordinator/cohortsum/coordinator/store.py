@@ -35,7 +35,7 @@ from cohortsum.coordinator.audit_log import AUDIT, AuditLog
 from cohortsum.coordinator.database import open_database, take_turn
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.migrating import bring_up
-from cohortsum.crypto.errors import StoreError
+from cohortsum.crypto.errors import FencedError, StoreError
 from cohortsum.protocol.audit import Deed, Head
 from cohortsum.protocol.audit_check import Examined, examine
 
@@ -44,6 +44,9 @@ FINAL = frozenset({"released", "ended", "withdrawn", "superseded"})
 OVER = FINAL | {IN_REVIEW}
 """States in which no round of a study follows."""
 HEAD = "audit head"
+FENCED = "another coordinator has taken over this store; this process ends, and may be started again to wait"
+LEASE = "coordinator"
+"""The name of the one lease."""
 DEEDS = "deeds"
 TRIES = 5
 
@@ -252,13 +255,17 @@ class Store:
     Args:
         url: SQLAlchemy URL, for example ``sqlite:///coordinator.db``; an older database is brought up to this version.
         audit: the file of the audit log; None writes none, for simulations and for whoever only looks.
+        process: name of a further coordinator process over the same database, whose audit log is one of its own.
 
     Attributes:
         releasing: held while tables are judged and kept: each release must know what the ones before it showed.
+        token: of the lease under which this process writes (`lease`); None where it holds none, as commands that only look.
     """
 
-    def __init__(self, url: str, audit: Path | None = None) -> None:
+    def __init__(self, url: str, audit: Path | None = None, process: str = "") -> None:
+        self._head_name = f"{HEAD} {process}".rstrip()
         self.releasing = asyncio.Lock()
+        self.token: int | None = None
         self._lock = threading.RLock()
         self._audit = None if audit is None else AuditLog(audit)
         with self._errors():
@@ -271,12 +278,14 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        """Commit everything done and noted inside, or nothing; raises StoreError.
+        """Commit everything done and noted inside, or nothing; raises StoreError, FencedError where the lease is another's.
 
         No other transaction runs meanwhile, in this process or another: keep it short, and do not begin a second one inside.
         """
         with self._lock, self._errors(), Session(self.engine) as session, session.begin():
             take_turn(session.connection())
+            if self.token is not None and session.get_one(LeaseRow, LEASE).token != self.token:
+                raise FencedError(FENCED)
             yield session
             self._write_deeds(session)
 
@@ -303,9 +312,10 @@ class Store:
         name = f"{AUDIT}.{now():%Y%m%dT%H%M%SZ}"
         with self.transaction() as session:
             if self._audit is not None:
-                head = _head_in(session)
+                head = self._head_in(session)
                 self._audit.set_aside(name)
-                session.merge(FactRow(name=HEAD, value=self._audit.append(head.renewed(), ()).to_text()))
+                value = self._audit.append(head.renewed(), ()).to_text()
+                session.merge(FactRow(name=self._head_name, value=value))
         return name
 
     def result(self, study: str) -> bytes | None:
@@ -321,15 +331,19 @@ class Store:
 
     def _head(self) -> Head:
         with self.transaction() as session:
-            return _head_in(session)
+            return self._head_in(session)
 
     def _write_deeds(self, session: Session) -> None:
         """Put the lines of this transaction on disk; the last thing before it commits."""
         deeds: list[Deed] = session.info.pop(DEEDS, [])
         if deeds and self._audit is not None:
             session.flush()  # what contradicts the store is refused before a line says that it was done
-            head = self._audit.append(_head_in(session), deeds)
-            session.merge(FactRow(name=HEAD, value=head.to_text()))
+            head = self._audit.append(self._head_in(session), deeds)
+            session.merge(FactRow(name=self._head_name, value=head.to_text()))
+
+    def _head_in(self, session: Session) -> Head:
+        row = session.get(FactRow, self._head_name)
+        return Head.from_text(None if row is None else row.value)
 
     @contextmanager
     def _errors(self) -> Generator[None]:
@@ -362,8 +376,3 @@ def now() -> datetime:
 def as_utc(moment: datetime) -> datetime:
     """Return a stored moment in UTC: SQLite drops the zone, PostgreSQL answers in the session's."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _head_in(session: Session) -> Head:
-    row = session.get(FactRow, HEAD)
-    return Head.from_text(None if row is None else row.value)

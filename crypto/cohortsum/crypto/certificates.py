@@ -94,7 +94,7 @@ def trust_anchor(name: str, identity_public: bytes, now: datetime) -> bytes:
 
 def certified_name(certificate: bytes) -> str:
     """Return the identity that a PEM certificate names; nothing is verified."""
-    return _name_of(_load(certificate).subject)
+    return _name_of(_load(certificate))
 
 
 def check_certified(certificate: bytes, name: str, identity_public: bytes) -> None:
@@ -103,7 +103,7 @@ def check_certified(certificate: bytes, name: str, identity_public: bytes) -> No
     The TLS library has verified the chain; this ties it to the one identity that the connection claims to be.
     """
     held = _load(certificate)
-    if _name_of(held.subject) != name:
+    if _name_of(held) != name:
         raise AuthenticationError
     try:
         public_key(identity_public).verify(held.signature, held.tbs_certificate_bytes)
@@ -126,8 +126,11 @@ def _anchor_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} identity")])
 
 
-def _name_of(subject: x509.Name) -> str:
-    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+def _name_of(certificate: x509.Certificate) -> str:
+    try:
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except (TypeError, ValueError) as error:  # names are parsed when they are asked for
+        raise AuthenticationError from error
     if len(names) != 1:
         raise AuthenticationError
     return str(names[0].value)

@@ -19,6 +19,7 @@
     │   └── PolicyError             this site's policy does not allow it
     ├── StoreError                  a durable log or store refuses a write
     ├── RefusedError                what a caller asks for is refused; the sentence is written for that caller
+    ├── LimitError                  a caller asks for more than its share; the sentence is written for that caller
     ├── LineError                   the other end did not answer for as long as one was ready to wait
     └── RoundFailedError            a round or study ended without a result
 
@@ -119,8 +120,25 @@ class StoreError(CohortsumError):
     """A durable log or store cannot take a write, or holds something that contradicts it."""
 
 
+class FencedError(StoreError):
+    """Another coordinator process has taken over the store: this one may write nothing any more."""
+
+
 class RefusedError(CohortsumError):
     """What a caller asks for is refused. The sentence goes to the caller: nothing of this machine stands in it."""
+
+
+class LimitError(CohortsumError):
+    """A caller asks for more than its share of memory, disk or time. The sentence goes to the caller.
+
+    Attributes:
+        limit: which limit, one of a fixed few names.
+        retry_after_s: seconds after which the same call may be taken; None where it never is.
+    """
+
+    def __init__(self, message: str, limit: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.limit, self.retry_after_s = limit, retry_after_s
 
 
 class LineError(CohortsumError):

@@ -8,13 +8,16 @@ import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.node.files import PRIVATE, read, replace
+from cohortsum.study.definition.fields import utc
 
 STATE = "state.json"
+Moment = Annotated[AwareDatetime, AfterValidator(utc)]
 HEARTBEAT = timedelta(seconds=30)
 SILENT_AFTER = 4 * HEARTBEAT
 """A node that has not written for so long is not running."""
@@ -47,8 +50,8 @@ class BoardFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    at: AwareDatetime
-    down_since: AwareDatetime | None
+    at: Moment
+    down_since: Moment | None
     refused: str = ""
     studies: tuple[StudyLine, ...]
 

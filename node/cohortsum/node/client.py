@@ -1,19 +1,22 @@
 """The gRPC edge of a node: it calls out, asks for its next packet, and sends what the session hands it.
 
-A lost line costs nothing: every call is repeated with growing pauses, and repeating a submission has no second effect.
+A lost line costs nothing: every call is repeated with growing pauses, and repeating a submission has no second effect. So is a
+call for which the coordinator had no room, not before the time it said, within the longest pause.
 Answers leave on a public grid of time with a phase of their own per round and site, so that the moment of an answer
 says nothing about how long it took to compute.
 """
 
 import asyncio
 import hashlib
+import math
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import grpc
 import structlog
@@ -25,15 +28,17 @@ from cohortsum.crypto.masks import Vector
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.codec import (
     MAX_CHUNK_BYTES,
-    MESSAGE_OPTIONS,
+    WIRE_VERSION,
     envelope_to_wire,
     packet_from_wire,
 )
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
+from cohortsum.protocol.limits import MAX_LISTED, RETRY_AFTER, caller_options
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
 
 WAIT_MS = 20_000
@@ -50,6 +55,9 @@ TRY_AGAIN = frozenset(
         grpc.StatusCode.CANCELLED,  # what a server that stops makes of open calls
     }
 )
+
+BROKE_OFF = "Internal error from Core"
+"""What gRPC itself says, as INTERNAL, where the other end refuses a call of which it is still sending: the refusal is lost."""
 
 AFTER = {
     Kind.ADVERT: "site.r0.sent",
@@ -72,10 +80,12 @@ class Line:
     Attributes:
         target: host and port.
         patience_s: seconds of unbroken failure after which the node gives up.
+        others: further addresses of the same coordinator, tried in turn while the line is down.
     """
 
     target: str
     patience_s: float
+    others: tuple[str, ...] = ()
 
 
 def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Channel:
@@ -91,9 +101,15 @@ def secure_channel(line: Line, signer: Signer, roster: Roster) -> grpc.aio.Chann
         credentials,
         options=[
             ("grpc.ssl_target_name_override", hub.id),  # the certificate names the identity, not the host
-            *MESSAGE_OPTIONS,
+            *caller_options(),
         ],
     )
+
+
+def checked_stub(channel: grpc.aio.Channel) -> "service_pb2_grpc.ConsortiumAsyncStub":
+    """Return what calls go through; a reply that is no message of its call, or has fields without end, comes as None."""
+    served = service_pb2.DESCRIPTOR.services_by_name["Consortium"]
+    return service_pb2_grpc.ConsortiumStub(cast("grpc.aio.Channel", CheckedChannel(channel, served)))
 
 
 class Connection:
@@ -117,6 +133,18 @@ class Connection:
         if self._channel is not None:
             await self._channel.close()
 
+    @property
+    def target(self) -> str:
+        """The address that is tried now."""
+        return self._line.target
+
+    def turn(self, failed: str) -> None:
+        """Go on to the next address from one that failed; where another call has done so already, nothing changes."""
+        target, *others = self._line.target, *self._line.others
+        if others and target == failed:
+            self._line = replace(self._line, target=others[0], others=(*others[1:], target))
+            self._made = -math.inf
+
     def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
         """Return what calls go through now."""
         now = time.monotonic()
@@ -125,7 +153,7 @@ class Connection:
             self._channel = secure_channel(self._line, self._signer, self._roster)
             if old is not None:  # calls that are under way may end
                 self._closing = asyncio.create_task(old.close(grace=CALL_TIMEOUT_S))
-        return service_pb2_grpc.ConsortiumStub(self._channel)
+        return checked_stub(self._channel)
 
 
 class Caller:
@@ -148,28 +176,58 @@ class Caller:
         """
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
-            began_s = time.monotonic()
+            began_s, target = time.monotonic(), self._connection.target
             try:
                 reply = await call(self._connection.stub())
             except grpc.aio.AioRpcError as error:
-                if error.code() not in TRY_AGAIN:
+                later_s = retry_after_s(error)
+                again = error.code() in TRY_AGAIN or later_s is not None or error.details() == BROKE_OFF
+                if not again:
                     raise RoundFailedError(
                         f"the coordinator answers: {error.details()} ({error.code().name})"
                     ) from error
                 self.down_since = self.down_since or datetime.now(UTC)
+                self._connection.turn(target)
                 failing_s += time.monotonic() - began_s
                 if failing_s >= self._line.patience_s:
                     raise LineError(
                         f"the coordinator at {self._line.target} does not answer; check address, network and its state"
                     ) from error
-                jitter_s = pause_s * secrets.randbelow(1000) / 2000
-                log.info("line.down", site=self._site, status=error.code().name, next_try_s=round(pause_s, 1))
-                await asyncio.sleep(pause_s + jitter_s)
-                failing_s += pause_s + jitter_s
+                wait_s = max(pause_s, min(later_s or 0.0, LONGEST_PAUSE_S))
+                jitter_s = wait_s * secrets.randbelow(1000) / 2000
+                log.info("line.down", site=self._site, status=error.code().name, next_try_s=round(wait_s, 1))
+                await asyncio.sleep(wait_s + jitter_s)
+                failing_s += wait_s + jitter_s
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
                 self.down_since = None
+                if reply is None:
+                    raise RoundFailedError(
+                        "the coordinator's reply is no message of this call, or has more fields than any may have"
+                    )
                 return reply
+
+
+def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
+    """Return after how many seconds a coordinator without room takes the same call, or None where it does not say so."""
+    if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return None
+    said = [value for key, value in error.trailing_metadata() if key == RETRY_AFTER]
+    if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
+        return None
+    return int(said[0]) / 1000
+
+
+async def list_studies(caller: Caller, after: int) -> service_pb2.ListStudiesReply:
+    """Return the coordinator's list of studies once it is another than the one with serial ``after``, or the wait ends.
+
+    Raises as `Caller.call`, and RoundFailedError for a list that is longer than any may be.
+    """
+    request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=after, wait_ms=WAIT_MS)
+    reply = await caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
+    if len(reply.studies) > MAX_LISTED:
+        raise RoundFailedError(f"the coordinator lists more than {MAX_LISTED} studies; ask its operator")
+    return reply
 
 
 class NodeClient:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, TypeVar, cast
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -23,6 +24,7 @@ from pydantic import (
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read, refuse
 from cohortsum.node.table_config import LocalPath, Model, Name, TableConfig
 from cohortsum.report.notices import NoticeSettings
+from cohortsum.study.definition.tree import compose
 from cohortsum.study.disclosure.waiving import check_waivers
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -116,12 +118,16 @@ class TablesConfig(Model):
         )
 
 
+Address = Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
+
+
 class NodeConfig(TablesConfig):
     """``node.yaml``: a site's facts. Nothing here is sent.
 
     Attributes:
         site: id in the roster.
         coordinator: host and port; the node only connects outward.
+        standby: further addresses of the same coordinator, tried in turn while it does not answer.
         identity_key: file of the Ed25519 identity key.
         epoch: label of the data snapshot.
         exclude: file with one person id per line, left out of every cohort.
@@ -131,7 +137,8 @@ class NodeConfig(TablesConfig):
     """
 
     site: Identifier
-    coordinator: Annotated[str, StringConstraints(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
+    coordinator: Address
+    standby: tuple[Address, ...] = ()
     identity_key: LocalPath
     epoch: Name
     notices: NoticeSettings | None = None
@@ -176,12 +183,18 @@ class Budget(Model):
     delta: Annotated[float, Field(gt=0, le=1e-5)]
 
 
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line without characters that cannot be seen")
+    return text
+
+
 class Waiver(Model):
     """One rule of the profile set aside in public: what holds in its place, by whom, why and until when."""
 
     rule: Name
     value: str
-    reason: Name
+    reason: Annotated[Name, StringConstraints(max_length=500), AfterValidator(_one_line)]
     by: Identifier
     until: datetime.date
 
@@ -306,7 +319,7 @@ def read_yaml(path: Path) -> tuple[object, dict[Place, int]]:
     Raises ConfigurationError for a file that cannot be read, broken YAML, repeated keys, tags and aliases.
     """
     try:
-        root = yaml.compose(path.read_text("utf-8-sig"), Loader=yaml.BaseLoader)
+        root = compose(path.read_text("utf-8-sig"), yaml.BaseLoader)
     except OSError as error:
         raise ConfigurationError(cannot_be_read(path.name, error)) from None
     except UnicodeDecodeError:

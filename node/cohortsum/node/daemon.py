@@ -5,7 +5,7 @@ nothing but a new program needs a restart. A study that cannot be considered is 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from cohortsum.crypto.errors import CohortsumError, LineError, RoundFailedError
 from cohortsum.node import inbox
 from cohortsum.node.auto_approval import decide_by_policy
 from cohortsum.node.board import Board, StudyLine
-from cohortsum.node.client import CALL_TIMEOUT_S, WAIT_MS, Caller, NodeClient, in_thread
+from cohortsum.node.client import CALL_TIMEOUT_S, Caller, NodeClient, in_thread, list_studies
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
@@ -126,7 +126,7 @@ class Daemon:
         try:
             while True:
                 try:
-                    reply = await self._list(serial)
+                    reply = await list_studies(self._caller, serial)
                 except RoundFailedError as error:
                     if self._once:
                         raise
@@ -136,6 +136,7 @@ class Daemon:
                     continue
                 self.board.refused = ""
                 serial = reply.serial
+                self._forget_unlisted({entry.digest for entry in reply.studies})
                 for entry in reply.studies:
                     await self._hear(entry)
                 self._reconcile()
@@ -145,9 +146,11 @@ class Daemon:
             self._fault = error
         self._done.set()
 
-    async def _list(self, serial: int) -> service_pb2.ListStudiesReply:
-        request = service_pb2.ListStudiesRequest(wire_version=WIRE_VERSION, after=serial, wait_ms=WAIT_MS)
-        return await self._caller.call(lambda stub: stub.ListStudies(request, timeout=CALL_TIMEOUT_S))
+    def _forget_unlisted(self, listed: Set[bytes]) -> None:
+        """Forget what could not be used and is listed no more: a coordinator may invent studies without end."""
+        for digest in self._unusable.keys() - listed:
+            del self._unusable[digest]
+            self._lines.pop(digest.hex(), None)
 
     async def _hear(self, entry: service_pb2.StudyEntry) -> None:
         here = self._studies.get(entry.digest)

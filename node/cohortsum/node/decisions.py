@@ -19,7 +19,7 @@ from cohortsum.node.ledger_file import note_in
 from cohortsum.node.pinning import load_pin
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.denylist import without_denied
-from cohortsum.study.definition import parse_canonical
+from cohortsum.study.definition.freezing import roster_named
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.planning import StudyPlan, plan_study
 
@@ -84,7 +84,7 @@ def read_asked(folder: Path, signed: SignedStudy) -> Asked:
     that roster signed it.
     """
     pin = load_pin(folder)
-    pinned = pin.of_version(parse_canonical(signed.canonical).roster)
+    pinned = pin.of_version(roster_named(signed.canonical))  # the rest is read once it is known whose it is
     study = open_study(signed, without_denied(pinned, pin.deny))
     return Asked(plan_study(study, pinned), signed.statistician)
 

@@ -16,6 +16,7 @@ from cohortsum.crypto.errors import DataError, PolicyError
 from cohortsum.node import inbox
 from cohortsum.node.config import PolicyConfig, TablesConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, DecisionBook
+from cohortsum.node.evidence import EvidenceBook, evidence_in
 from cohortsum.node.ledger import Ledger
 from cohortsum.node.people import people_sets
 from cohortsum.node.people_rule import allowance, asked_sets, check_write
@@ -65,6 +66,7 @@ class Site:
         scratch: folder for private copies; None takes the system's.
         local: folder for values per person that a study computes here and nowhere else; None: they are not written.
         study: returns a study that this site has kept, by digest; a new version may build on it.
+        evidence: where evidence against others is kept; None: nowhere.
     """
 
     rosters: Mapping[int, Roster]
@@ -79,6 +81,7 @@ class Site:
     scratch: Path | None = None
     local: Path | None = None
     study: Callable[[bytes], SignedStudy | None] = lambda _digest: None
+    evidence: EvidenceBook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ def site_of(folder: Path, signer: Signer, ledger: Ledger, decision: DecisionBook
         scratch=folder,
         local=folder / "local",
         study=partial(inbox.kept, folder),
+        evidence=evidence_in(folder),
     )
 
 

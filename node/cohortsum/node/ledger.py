@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
+from cohortsum.crypto.errors import StoreError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.audit_log import deed_of
 from cohortsum.node.budget import Budget
@@ -411,7 +412,16 @@ Row = tuple[bytes, bytes, bytes, str, str, str, str | None, bytes, int, int, str
 
 
 def stored_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
-    """Return one masked input of the ledger, with the people sets that its row names."""
+    """Return one masked input of the ledger, with the people sets that its row names; raises StoreError for another row."""
+    try:
+        return _read_write(row, sets)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):  # the cause would quote it
+        raise StoreError(
+            "a row of the ledger has another form than this version writes; run node recover"
+        ) from None
+
+
+def _read_write(row: Row, sets: Mapping[str, PeopleSet]) -> Write:
     (
         context,
         h1,

@@ -20,6 +20,9 @@ from cohortsum.protocol.audit_check import Examined, examine
 
 LEDGER = "ledger.db"
 HEAD = "audit head"
+LEDGER_SCHEMA = 1
+"""Number of the tables below, kept as SQLite's ``user_version``; 0 in a file of version 0.1, whose tables are those of 1. It grows when
+an older program would overlook what a newer one wrote: a site that forgets what it answered may answer twice."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (
@@ -124,10 +127,13 @@ class LedgerFile:
         with self.reading():
             self.database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
             try:
+                self._refuse_newer()
                 for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
                     self.database.execute(f"PRAGMA {pragma}")
                 self.database.executescript(SCHEMA)
-            except sqlite3.Error:
+                if self._schema() < LEDGER_SCHEMA:
+                    self.database.execute(f"PRAGMA user_version = {LEDGER_SCHEMA}")
+            except (sqlite3.Error, StoreError):
                 self.database.close()
                 raise
 
@@ -211,6 +217,17 @@ class LedgerFile:
         self.database.close()
         if self._audit is not None:
             self._audit.close()
+
+    def _schema(self) -> int:
+        return int(self.database.execute("PRAGMA user_version").fetchone()[0])
+
+    def _refuse_newer(self) -> None:
+        """Raise StoreError for a ledger of a newer version, which is left as it is."""
+        if self._schema() > LEDGER_SCHEMA:
+            raise StoreError(
+                f"the ledger has schema {self._schema()}, and this version knows {LEDGER_SCHEMA}: a newer version wrote it; install"
+                " that version again. An older copy of the ledger is no way back without `cohortsum node recover`"
+            )
 
     def _head(self) -> Head:
         return Head.from_text(self.fact(HEAD))

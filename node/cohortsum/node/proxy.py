@@ -6,6 +6,7 @@ coordinator's name; TLS runs inside the tunnel, from end to end. Source: gRPC co
 """
 
 import base64
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -84,14 +85,15 @@ def tunnel(line: socket.socket, proxy: Proxy, target: str) -> None:
         lines.append("Proxy-Authorization: Basic " + base64.b64encode(proxy.credentials.encode()).decode())
     line.sendall("\r\n".join([*lines, "", ""]).encode())
     answer = b""
-    while b"\r\n\r\n" not in answer:
+    while not answer.endswith(b"\r\n\r\n"):
         # one byte at a time: what follows the answer belongs to TLS
         byte = line.recv(1)
         if not byte or len(answer) > LONGEST_ANSWER:
             raise TunnelError(0)
         answer += byte
     words = answer.split(b"\r\n", 1)[0].split()
-    status = int(words[1]) if len(words) > 1 and words[0].startswith(b"HTTP/") and words[1].isdigit() else 0
+    spoken = len(words) > 1 and words[0].startswith(b"HTTP/") and re.fullmatch(rb"[0-9]{3}", words[1])
+    status = int(words[1]) if spoken else 0
     if not 200 <= status < 300:
         raise TunnelError(status)
 

@@ -83,7 +83,7 @@ async def _recover(folder: Path, patience_s: float) -> "Rebuilt":
     from cohortsum.node.recovery import rebuild
 
     config, signer, roster = _identity(folder)
-    line = Line(config.coordinator, patience_s)
+    line = Line(config.coordinator, patience_s, config.standby)
     async with Connection(line, signer, roster) as connection:
         return await rebuild(folder, Caller(connection, line, config.site), signer)
 
@@ -121,7 +121,7 @@ async def _serve(folder: Path, patience_s: float, once: bool) -> None:
     for left in folder.glob("cohortsum-*"):  # private copies that a killed process could not remove
         shutil.rmtree(left)
     decisions = DecisionBook(folder)
-    line = Line(config.coordinator, patience_s)
+    line = Line(config.coordinator, patience_s, config.standby)
     with closing(Ledger(folder / "ledger.db")) as ledger, ThreadPoolExecutor(os.cpu_count()) as pool:
         fault = ledger.audit().fault
         if fault is not None:

@@ -27,6 +27,7 @@ from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
+from cohortsum.node.evidence import Presented
 from cohortsum.node.joining import Joined, Site, history_of, in_force, join, still_waived
 from cohortsum.node.local_values import write_local
 from cohortsum.node.people import people_sets
@@ -53,6 +54,8 @@ from cohortsum.protocol.effects import (
     SurvivorsNamed,
     SurvivorsSigned,
 )
+from cohortsum.protocol.evidence import Evidence, Finding
+from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.ledger import PeopleSet, Request, Step
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.noise import draw_gate_noise, draw_noise
@@ -70,7 +73,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
 DEFAULT_TICK_S = 0.1
 REFUSED_ONLY = frozenset({"M1", "M2", "M3", "M4", "M5"})
-"""Checks whose failure costs the message and nothing else: anybody could have sent it."""
+"""Checks whose failure costs the message and nothing else, unless it is evidence: anybody could have sent it."""
 
 
 class StudySession:
@@ -84,6 +87,7 @@ class StudySession:
         self._site = site
         self._lock = threading.RLock()  # a message and a closing epoch may come from two threads
         self._joined: Joined | None = None
+        self._signed: SignedStudy | None = None
         self._course: Course | None = None
         self._book: tuple[int, Roster, ApprovalBook] | None = None
         self.reason = ""
@@ -118,6 +122,7 @@ class StudySession:
         roster = without_denied(pinned, self._site.deny())
         study = open_study(signed, roster)
         self._log = self._log.bind(study=study.study)
+        self._signed = signed
         plan = plan_study(study, pinned)
         self.reason = ""
         try:
@@ -183,7 +188,7 @@ class StudySession:
                 self._sent[packet.envelope.digest] = sends
             return sends
         except RemoteProtocolError as error:
-            return self._refuse(error)
+            return self._refuse(joined, packet, error)
         except CohortsumError as error:
             self._stop(error.message)
             return ()
@@ -263,6 +268,7 @@ class StudySession:
                         sends.extend(self._carry_out(self._contribute(effect)))
                 case RoundOver(_, reason):
                     self._log.info("round.over", reason=reason)
+                    self._remember()
                     self._machine = None
                     self._sent = {}
                     if reason and self._course is not None:
@@ -358,14 +364,49 @@ class StudySession:
         check_write(history_of(self._site), request, joined.limits)
         return {asked.name: asked.people for asked in sets}
 
-    def _refuse(self, error: RemoteProtocolError) -> tuple[Send, ...]:
+    def _refuse(self, joined: Joined, packet: Packet, error: RemoteProtocolError) -> tuple[Send, ...]:
+        """Keep the evidence that a refused packet gives, before anything else; then complain and leave the attempt, if it is one.
+
+        A refused opening of another attempt, a replayed one say, leaves the open one alone.
+        """
         self._log.warning("message.refused", check=error.check, sentence=error.message)
         machine = self._machine
-        if machine is None or error.check in REFUSED_ONLY:
+        if machine is None or packet.envelope.context != self._context:
+            return ()
+        proven = machine.prove(packet, joined.pinned)
+        for evidence in proven:
+            self._keep(joined, evidence)
+        if not proven and error.check in REFUSED_ONLY:
             return ()
         sends = self._carry_out(machine.complain(error))
         self._stop(error.message)
         return sends
+
+    def _keep(self, joined: Joined, evidence: Evidence) -> None:
+        """Write evidence down; a disk that refuses keeps the session from nothing else."""
+        site, study = self._site, joined.plan.study
+        found = check_evidence(evidence.to_bytes(), joined.pinned, joined.plan.round)
+        if not isinstance(found, Finding) or self._signed is None or site.evidence is None:
+            return
+        try:
+            held = Presented(study.digest, study.roster, self._signed)
+            path = site.evidence.keep(evidence, found, held, site.signer, site.ledger.note)
+        except CohortsumError as fault:
+            self._log.error("evidence.not_kept", sentence=fault.message)
+            return
+        if path is not None:
+            self._log.error("evidence.kept", accused=found.accused, check=found.check, file=path.name)
+
+    def _remember(self) -> None:
+        """Write down what the coordinator told this site of an attempt that is over, for comparison with other sites."""
+        site, record = self._site, None if self._machine is None else self._machine.record
+        if self._joined is None or self._signed is None or site.evidence is None or record is None:
+            return
+        study = self._joined.plan.study
+        try:
+            site.evidence.remember(record, Presented(study.digest, study.roster, self._signed), site.signer)
+        except (CohortsumError, OSError) as fault:
+            self._log.error("record.not_kept", error=type(fault).__name__)
 
     def _stop(self, reason: str) -> None:
         if self._machine is not None:

@@ -24,6 +24,7 @@ from cohortsum.node.tables.locate import place_of
 from cohortsum.node.tables.reader import content_digest
 from cohortsum.node.tables.rows import Wanted, cells_beside, require_sound
 from cohortsum.node.tables.source import source_of
+from cohortsum.study.definition.tree import compose
 
 SNAPSHOTS = "snapshots"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -86,7 +87,7 @@ def held_snapshot(folder: Path, epoch: str) -> bytes | None:
         held = cast("object", json.loads(read(path)))
         digest = cast("dict[str, object]", held).get("digest") if isinstance(held, dict) else None
         return bytes.fromhex(str(digest))
-    except ValueError:
+    except (RecursionError, ValueError):
         raise ConfigurationError(
             f"{SNAPSHOTS}/{epoch}.json: not a snapshot; run `cohortsum node snapshot` again"
         ) from None
@@ -99,7 +100,7 @@ def with_epoch(text: bytes, epoch: str) -> bytes:
     """
     try:
         decoded = text.decode()  # a byte-order mark stays: positions count it
-        root = yaml.compose(decoded, Loader=yaml.BaseLoader)
+        root = compose(decoded, yaml.BaseLoader)
     except (UnicodeDecodeError, yaml.YAMLError):
         root, decoded = None, ""
     if isinstance(root, yaml.MappingNode):

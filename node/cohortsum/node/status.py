@@ -12,9 +12,11 @@ from cohortsum.node.config import load_node_config
 from cohortsum.node.daemon import FINAL
 from cohortsum.node.decisions import read_decisions
 from cohortsum.node.doctor_data import check_disk
+from cohortsum.node.evidence import EVIDENCE
 from cohortsum.node.findings import Finding, failure, from_error, ok, skipped, warning
 from cohortsum.node.ledger import Ledger
 from cohortsum.study.enrolment import local_time
+from cohortsum.study.release.evidence_file import SUFFIX
 
 DOWN_FOR = timedelta(minutes=10)
 ENDS_SOON = timedelta(days=30)
@@ -41,6 +43,7 @@ def _findings(folder: Path, now: datetime) -> Iterator[Finding]:
     yield _approvals(folder, now)
     yield _epoch(folder)
     yield _audit(folder)
+    yield from _evidence(folder)
     yield check_disk(folder)
 
 
@@ -148,3 +151,14 @@ def _audit(folder: Path) -> Finding:
             "after a crash or a restored ledger this is expected: the node says so in its next line",
         )
     return ok("audit", f"{len(found.lines)} lines of the audit log hold together")
+
+
+def _evidence(folder: Path) -> Iterator[Finding]:
+    names = [path.stem.split("-", 2) for path in sorted((folder / EVIDENCE).glob(f"*{SUFFIX}"))]
+    if names:
+        accused = sorted({f"{name[-1]} ({name[1]})" for name in names if len(name) == 3})
+        yield warning(
+            "evidence",
+            f"{len(names)} files of evidence in {EVIDENCE}: {', '.join(accused)}",
+            "docs/evidence.md says what to do; move the files to where you keep them, and this line ends",
+        )

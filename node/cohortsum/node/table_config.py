@@ -84,7 +84,7 @@ class Rename(Model):
     def _compiles(self) -> Self:
         try:
             re.compile(self.match).sub(self.to, "")
-        except (re.error, IndexError) as error:
+        except (re.error, IndexError, OverflowError, RecursionError) as error:
             raise ValueError(
                 f"expected a regular expression and a replacement that fits it ({error})"
             ) from None

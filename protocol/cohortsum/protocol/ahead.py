@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cohortsum.protocol.context import slot_context
-from cohortsum.protocol.messages import Advert, Shares
+from cohortsum.protocol.messages import Advert, Envelope, Shares
 from cohortsum.protocol.seeds import HeldShares, SharedSeeds
 
 PART_BYTES = 32
@@ -65,6 +65,7 @@ class Ahead:
         adverts: of its sites, by roster index.
         seeds: this site's own, by slot.
         shares: what every dealer sealed for this site, by dealer and slot.
+        told: the coordinator's adverts and delivery of that attempt: what later evidence is read behind.
         next_slot: the first that is not spent.
     """
 
@@ -75,6 +76,7 @@ class Ahead:
     adverts: Mapping[int, Advert] = field(repr=False)
     seeds: tuple[SharedSeeds, ...] = field(repr=False)
     shares: Mapping[int, tuple[HeldShares, ...]] = field(repr=False)
+    told: tuple[Envelope, ...] = field(default=(), repr=False)
     next_slot: int = 1
 
     @property

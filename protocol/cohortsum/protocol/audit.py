@@ -74,6 +74,7 @@ class DeedKind(StrEnum):
     LEDGER_OLDER = "ledger found older"
     LEDGER_REBUILT = "ledger rebuilt"
     # at both
+    EVIDENCE_KEPT = "evidence kept"
     SURVIVORS_NAMED = "survivors named"
     SUM_OPENED = "sum opened"
     STUDY_OVER = "study over"

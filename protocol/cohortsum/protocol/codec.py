@@ -7,8 +7,9 @@ RemoteProtocolError (check ``M2``) and nothing else.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Wire
 
@@ -43,17 +44,14 @@ from cohortsum.protocol.messages import (
     Tombstone,
     WaivedRule,
 )
+from cohortsum.protocol.shape import check_shape
 from cohortsum.wire.v1 import round_pb2 as wire
 
 WIRE_VERSION = 1
 MAX_CHUNK_BYTES = 1024 * 1024
 """Of one part of an upload."""
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MESSAGE_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-)
-"""For the channel and the server alike."""
+"""Of any message; `limits` has what every call may carry."""
 DIGEST_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
@@ -64,6 +62,9 @@ MAX_AHEAD = 64
 """Secrets that one attempt may deal for later iterations."""
 MAX_WAIVERS = 200
 """Of one site."""
+
+MAX_COUNTER = 2**48
+"""Masked inputs of one site in all its life; ledgers keep counters as signed 64-bit integers."""
 
 _Ordered = TypeVar("_Ordered", int, str)
 _Wire = TypeVar("_Wire", bound=Wire)
@@ -285,6 +286,8 @@ def _advert(held: wire.Advert) -> Advert:
     slots = (ahead[start : start + DIGEST_BYTES] for start in range(0, len(ahead), 3 * DIGEST_BYTES))
     for key in (held.channel_key, held.mask_key, *slots):
         agreement.check_public(key)
+    if held.counter > MAX_COUNTER:
+        raise _malformed(f"counter is {held.counter}, no site has made more than {MAX_COUNTER} masked inputs")
     return Advert(
         held.channel_key,
         held.mask_key,
@@ -389,6 +392,7 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
 
 
 def _parse(held: Wire, data: bytes) -> None:
+    check_shape(cast("Descriptor", held.DESCRIPTOR), data)
     try:
         held.ParseFromString(data)
         held.DiscardUnknownFields()
@@ -453,8 +457,10 @@ def _sized(data: bytes, size: int, name: str) -> bytes:
 
 
 def _text(text: str, name: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
-        raise _malformed(f"{name} must have 1 to {MAX_TEXT_BYTES} bytes")
+    if (
+        not 0 < len(text.encode()) <= MAX_TEXT_BYTES or not text.isprintable()
+    ):  # a terminal obeys what it does not show
+        raise _malformed(f"{name} must be one printable line of 1 to {MAX_TEXT_BYTES} bytes")
     return text
 
 

@@ -43,8 +43,11 @@ from cohortsum.protocol.effects import (
     Deliver,
     DiscardUploads,
     MessageTaken,
+    Proven,
 )
 from cohortsum.protocol.envelope import authenticate, open_any
+from cohortsum.protocol.evidence import ANSWERS, Evidence
+from cohortsum.protocol.evidence_making import of_answer, of_two
 from cohortsum.protocol.ledger.tombstones import tombstone_quorum
 from cohortsum.protocol.masking import removal_keys, signed
 from cohortsum.protocol.messages import (
@@ -56,6 +59,7 @@ from cohortsum.protocol.messages import (
     Consistency,
     DataShares,
     Delivery,
+    Envelope,
     GateOpening,
     GateShares,
     Kind,
@@ -137,6 +141,8 @@ class CoordinatorRound:
         )
         self.opening = setup.signer.sign(context, opening)
         self._received: dict[tuple[Kind, str], bytes] = {}
+        self._taken: dict[tuple[Kind, str], Envelope] = {}
+        self._shares_kept = False
         self._late: str | None = None
 
     @property
@@ -156,7 +162,7 @@ class CoordinatorRound:
         return (*invited, AwaitStep(STEPS[type(self.state)]))
 
     def receive(self, packet: Packet) -> Effects:
-        """Return what to do about a site's packet; refused ones give an audit line and change nothing."""
+        """Return what to do about a site's packet; refused ones give an audit line, evidence before it, and change nothing."""
         envelope = packet.envelope
         try:
             identity = authenticate(envelope, self.setup.roster, Role.SITE)
@@ -169,8 +175,9 @@ class CoordinatorRound:
                 raise RemoteProtocolError("M5", f"a second {envelope.kind.name} with other bytes")
             state, effects = self._step(self.setup.roster.sites[SiteId(identity.id)], message, packet)
         except ProtocolError as error:
-            return (Audit(error.check, envelope.sender, error.message),)
+            return (*self.prove(envelope), Audit(error.check, envelope.sender, error.message))
         self._received[envelope.kind, identity.id] = received
+        self._taken[envelope.kind, identity.id] = envelope
         self.state = state
         return (MessageTaken(packet), *effects, *self._advance())
 
@@ -254,6 +261,21 @@ class CoordinatorRound:
     def abort(self, reason: str) -> Effects:
         """End the round without a result."""
         return self._abort(reason)
+
+    def prove(self, envelope: Envelope) -> tuple[Proven, ...]:
+        """Return the evidence that a refused message gives; of those that hold shares, one in a context."""
+        roster, plan = self.setup.roster, self.setup.plan
+        first, state = self._taken.get((envelope.kind, envelope.sender)), self.state
+        found: tuple[Evidence, ...] = ()
+        if first is not None:
+            found = of_two(self.opening, first, envelope, roster, plan)
+        elif envelope.kind in ANSWERS and isinstance(state, OpeningGate | OpeningData):
+            lists = [held.envelope for _, held in sorted(state.u2.dealings.items())]
+            masked = [held.envelope for _, held in sorted(state.u3.inputs.items())]
+            found = of_answer(self.opening, lists, masked, envelope, roster, plan)
+        if found and found[0].holds_shares:
+            found, self._shares_kept = () if self._shares_kept else found, True
+        return tuple(map(Proven, found))
 
     def _step(self, site: int, message: Message, packet: Packet) -> tuple[CoordinatorState, Effects]:
         envelope, state = packet.envelope, self.state

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from cohortsum.crypto.masks import Vector
 from cohortsum.protocol.ahead import Ahead
 from cohortsum.protocol.context import RoundKey
+from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.masking import MaskKeys
 from cohortsum.protocol.messages import Envelope, Packet
 from cohortsum.protocol.plan import PlannedBlock
@@ -197,7 +198,14 @@ class Audit:
     sentence: str
 
 
-CoordinatorEffect = MessageTaken | Deliver | AwaitStep | Combine | DiscardUploads | Audit
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A site lied and its own signatures show it: the edge keeps the evidence."""
+
+    evidence: Evidence
+
+
+CoordinatorEffect = MessageTaken | Deliver | AwaitStep | Combine | DiscardUploads | Audit | Proven
 
 Supplies = Mapping[int, frozenset[str]]
 """What every approving site supplies, by roster index."""

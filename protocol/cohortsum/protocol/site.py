@@ -39,6 +39,9 @@ from cohortsum.protocol.effects import (
     SurvivorsSigned,
 )
 from cohortsum.protocol.envelope import open_any, open_envelope
+from cohortsum.protocol.evidence import Evidence
+from cohortsum.protocol.evidence_making import of_coordinator, of_dealers
+from cohortsum.protocol.evidence_record import Record, record_of
 from cohortsum.protocol.masking import AddMasks, mask, site_keys, words_digest, words_to_bytes
 from cohortsum.protocol.messages import (
     Abort,
@@ -61,7 +64,7 @@ from cohortsum.protocol.messages import (
     Survivors,
     Tombstone,
 )
-from cohortsum.protocol.roster import Role
+from cohortsum.protocol.roster import Role, Roster
 from cohortsum.protocol.seeds import (
     Seeds,
     advertise,
@@ -114,6 +117,7 @@ class SiteRound:
         self.state: SiteState = Idle()
         self._randomness = randomness
         self._answers: dict[Kind, tuple[bytes, Effects]] = {}
+        self._told: dict[Kind, Envelope] = {}
 
     def receive(self, packet: Packet) -> Effects:
         """Return what to do about a packet of the coordinator.
@@ -134,6 +138,7 @@ class SiteRound:
         state, effects = self._step(packet)
         self.state = state
         self._answers[envelope.kind] = (key, effects)
+        self._told[envelope.kind] = envelope
         if isinstance(state, Over):
             self._answers = {}
         return effects
@@ -193,6 +198,29 @@ class SiteRound:
             Send(Packet(envelope, (words_to_bytes(words["gate"]),)), words["data"]),
         )
 
+    def prove(self, packet: Packet, roster: Roster) -> tuple[Evidence, ...]:
+        """Return the evidence that a refused packet gives, behind what the coordinator told before; most give none.
+
+        Args:
+            packet: as it was refused.
+            roster: the whole one that the study names, denied identities included.
+        """
+        setup, told, state = self.setup, self._told, self.state
+        found = of_coordinator(told, packet, roster, setup.plan)
+        if not isinstance(state, Shared):
+            return found
+
+        def key(dealer: int) -> SecretBytes | None:
+            context, h1, channel = state.attempt.context, state.roll.h1, state.channels.get(dealer)
+            return None if channel is None else sealing_key(channel, context, dealer, setup.index, h1)
+
+        return (*found, *of_dealers(told, packet, setup.index, key, roster, setup.plan))
+
+    @property
+    def record(self) -> Record | None:
+        """What the coordinator told this site of the attempt, for comparison with another site's; None where that is nothing yet."""
+        return record_of(self._told)
+
     def complain(self, error: RemoteProtocolError) -> Effects:
         """Return the signed complaint about a dealer whose own message proves it wrong, if the error names one."""
         attempt = _attempt(self.state)
@@ -231,7 +259,7 @@ class SiteRound:
             case Advertised() if isinstance(message, Adverts):
                 return self._share(state, message)
             case Shared() if isinstance(message, Delivery):
-                return self._hold(state, message, packet.attachments)
+                return self._hold(state, message, packet)
             case Masked() if isinstance(message, Survivors):
                 return self._agree(state, message)
             case Agreed() if isinstance(message, Quorum):
@@ -269,6 +297,7 @@ class SiteRound:
             attempt = Attempt(context, bound, within, blocks, supplies, seeds)
             secrets = slot_context(opening.dealt, opening.slot)
             roll = Roll(setup.ahead.h1, setup.ahead.threshold, adverts, secrets)
+            self._told = {held.kind: held for held in setup.ahead.told}
             contributing = Contributing(attempt, roll, Dealt(setup.ahead.h2, shares))
             return contributing, (seen, Contribute(context, blocks, len(adverts)))
         own = Seeds.draw(self._randomness, opening.ahead)
@@ -306,18 +335,17 @@ class SiteRound:
         shared = Shared(attempt, roll, envelope, state.own, channels)
         return shared, (seen, Send(Packet(envelope, tuple(ciphertexts))))
 
-    def _hold(
-        self, state: Shared, message: Delivery, ciphertexts: tuple[bytes, ...]
-    ) -> tuple[SiteState, Effects]:
+    def _hold(self, state: Shared, message: Delivery, packet: Packet) -> tuple[SiteState, Effects]:
         attempt, roll, own = state.attempt, state.roll, state.own
-        dealt, slots = checks.delivery(self.setup, state, message, ciphertexts)
+        dealt, slots = checks.delivery(self.setup, state, message, packet.attachments)
         own.channel.wipe()
         attempt = replace(attempt, seeds=own.shared)
         contributing = Contributing(attempt, roll, dealt)
         effect = Contribute(attempt.context, attempt.blocks, len(roll.adverts))
         if not own.ahead:
             return contributing, (effect,)
-        held = Ahead(attempt.context, roll.h1, dealt.h2, roll.threshold, roll.adverts, own.ahead, slots)
+        told = (self._told[Kind.ADVERTS], packet.envelope)
+        held = Ahead(attempt.context, roll.h1, dealt.h2, roll.threshold, roll.adverts, own.ahead, slots, told)
         return contributing, (DealtAhead(held), effect)
 
     def _agree(self, state: Masked, message: Survivors) -> tuple[SiteState, Effects]:

@@ -28,6 +28,7 @@ from pydantic import (
 
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult, Waiver
+from cohortsum.study.formats import other_major_in
 from cohortsum.study.release.item import item_digest
 from cohortsum.study.release.states import State
 from cohortsum.study.results import Absent, Cell, Status, Table
@@ -319,6 +320,8 @@ def from_json(data: bytes) -> ResultDocument:
         fields = "; ".join(
             f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in faults[:5]
         )
+        if (other := other_major_in(data, "schema", SCHEMA)) not in ("", SCHEMA_1):
+            fields = f"schema {other}"
         raise ConfigurationError(
             f"result document: {fields}; expected schema {SCHEMA}: open it with the cohortsum version that wrote it"
         ) from None
@@ -372,7 +375,7 @@ def _as_schema_2(data: bytes) -> bytes:
         return data
     try:
         held = json.loads(data)
-    except ValueError:
+    except (RecursionError, ValueError):
         return data
     if not isinstance(held, dict) or cast("dict[str, object]", held).get("schema") != SCHEMA_1:
         return data

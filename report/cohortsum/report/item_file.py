@@ -20,6 +20,7 @@ from cohortsum.report.document import (
     WaiverBlock,
 )
 from cohortsum.report.queue_item import Change, Question, QueueItem, SignedAct
+from cohortsum.study.formats import other_major_in
 from cohortsum.study.release.checklist import CHECKLIST, answered
 from cohortsum.study.release.differences import changes
 from cohortsum.study.release.item import item_digest
@@ -87,6 +88,8 @@ def item_from_json(data: bytes, study: bytes, item: str) -> ItemFile:
         fields = "; ".join(
             f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in faults[:5]
         )
+        if other := other_major_in(data, "schema", ITEM_SCHEMA):
+            fields = f"schema {other}"
         raise ConfigurationError(
             f"item of a release: {fields}; expected schema {ITEM_SCHEMA}: use the coordinator's version of cohortsum"
         ) from None

@@ -305,7 +305,15 @@ class Courier(ABC):
         try:
             held = cast("Mapping[str, str]", json.loads(self.load() or b"{}"))
             return {entry: datetime.fromisoformat(when).astimezone(UTC) for entry, when in held.items()}
-        except (OSError, ValueError, TypeError, AttributeError, CohortsumError):
+        except (
+            ArithmeticError,
+            AttributeError,
+            CohortsumError,
+            OSError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):
             return {}
 
     def _remember(self, told: dict[str, datetime], entry: str, now: datetime) -> tuple[Outcome, ...]:

@@ -84,7 +84,7 @@ stands here as well. Columns whose names depend on the study belong to `number_c
 
 _SPECIAL: Final = re.compile(r'[",\r\n]|^\s|\s$')
 _CENTILE: Final = re.compile(r"p[0-9]+(\.[0-9]+)?")
-_INTEGER: Final = re.compile(r"-?[0-9]+")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,300}")  # Python itself refuses to read a number of thousands
 _FLOAT: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 

@@ -50,7 +50,7 @@ class Sidecar:
         """Return ``layout`` with what ``content`` says of its columns; raises DataError."""
         try:
             described = cast("object", json.loads(content.decode("utf-8-sig")))
-        except ValueError:  # also UnicodeDecodeError; its message would quote the file
+        except (RecursionError, ValueError):  # also UnicodeDecodeError; its message would quote the file
             described = None
         if not isinstance(described, dict):
             raise DataError(f"{self.label}: expected a JSON object with one entry per column; repair it")

@@ -22,13 +22,18 @@ from pydantic import (
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = r"^[0-9]{1,9}(ms|s|m|h|d)$"
+_LONGEST_DAYS = 3660
+"""Of a wait; the end of a longer one might have no date."""
 
 
 def _read_duration(value: object) -> int:
     match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
         raise ValueError("expected a duration above 0 such as 100ms, 10m, 72h or 8d")
-    return int(match[1]) * _MILLISECONDS[match[2]]
+    milliseconds = int(match[1]) * _MILLISECONDS[match[2]]
+    if milliseconds > _LONGEST_DAYS * _MILLISECONDS["d"]:
+        raise ValueError(f"expected a duration of at most {_LONGEST_DAYS}d")
+    return milliseconds
 
 
 def _write_duration(milliseconds: int) -> str:
@@ -58,7 +63,9 @@ def _ordered_range(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def utc(moment: datetime.datetime) -> datetime.datetime:
-    """Return the same moment in UTC."""
+    """Return the same moment in UTC; raises ValueError for one so far off that some place on earth has no date for it."""
+    if not 1970 <= moment.year <= 9998:
+        raise ValueError("expected a moment in the years 1970 to 9998")
     return moment.astimezone(datetime.UTC)
 
 

@@ -14,12 +14,16 @@ from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStu
 from cohortsum.study.definition.kinds import AnalysisEntry, AnalysisSpec, CombatSpec
 from cohortsum.study.definition.loading import Study, validate
 from cohortsum.study.definition.models import CatalogueEntry, Deadlines, StudyFile
-from cohortsum.study.definition.names import nearest
+from cohortsum.study.definition.names import is_glob, nearest
 from cohortsum.study.definition.problems import Place, Problems
 from cohortsum.study.definition.reading import Reading
-from cohortsum.study.definition.tree import read_json
+from cohortsum.study.definition.tree import Tree, read_json
 from cohortsum.study.definition.variables import declared, derive, expand
+from cohortsum.study.formats import other_major
 from cohortsum.study.variables import Variable
+
+CANONICAL = "cohortsum.study/1"
+"""The format of canonical bytes. They do not say so; those of a later one say theirs under ``format``, which no study of this one has."""
 
 
 def freeze(study: Study) -> FrozenStudy:
@@ -83,15 +87,48 @@ def freeze(study: Study) -> FrozenStudy:
 def parse_canonical(canonical: bytes) -> FrozenStudy:
     """Return the study in canonical bytes; freezing and parsing are inverse to each other.
 
-    Raises StudyFileError for anything else, other encodings of the same study included: a signature covers bytes, and
-    one study has one digest.
+    Raises StudyFileError for anything else, what names another format and other encodings of the same study included: a signature
+    covers bytes, and one study has one digest.
     """
-    study = freeze(validate(read_json(canonical), Place("canonical study", {})))
+    tree = read_json(canonical)
+    _refuse_other_format(tree)
+    if _has_globs(tree):  # to write them out is for files alone, and could take long
+        raise StudyFileError("canonical study: a name with *; freeze the study file again")
+    study = freeze(validate(tree, Place("canonical study", {})))
     if study.canonical != canonical:
         raise StudyFileError(
             "canonical study: these bytes are not in canonical form; freeze the study file again"
         )
     return study
+
+
+def _refuse_other_format(tree: Tree) -> None:
+    if other := other_major(tree, "format", CANONICAL):
+        raise StudyFileError(
+            f"canonical study: format {other}; expected {CANONICAL}: install the cohortsum version that its statistician has"
+        )
+
+
+def roster_named(canonical: bytes) -> int:
+    """Return the version of the roster that canonical bytes name, before anybody reads the rest; raises StudyFileError."""
+    tree = read_json(canonical)
+    _refuse_other_format(tree)
+    version = tree.get("roster") if isinstance(tree, dict) else None
+    if not isinstance(version, int):
+        raise StudyFileError("canonical study: roster: is missing; freeze the study file again")
+    return version
+
+
+def _has_globs(tree: Tree, *, within: bool = False) -> bool:
+    """Return whether a name that a file may write as a glob is one."""
+    if isinstance(tree, list):
+        return any(_has_globs(item, within=within) for item in tree)
+    if isinstance(tree, dict):
+        named = tree.get("variables")
+        if isinstance(named, dict) and any(map(is_glob, named)):
+            return True
+        return any(_has_globs(value, within=key in ("outcomes", "variables")) for key, value in tree.items())
+    return within and isinstance(tree, str) and is_glob(tree)
 
 
 def _analysis(name: str, entry: AnalysisEntry, reading: Reading) -> tuple[AnalysisEntry, AnalysisSpec]:

@@ -16,10 +16,10 @@ double quotes. One descent reads arithmetic and conditions alike and checks at e
 so that a bracket never has to be read twice.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NoReturn
 
 from cohortsum.crypto.errors import ExpressionError
@@ -41,6 +41,7 @@ from cohortsum.study.definition.expressions import (
     Not,
     Power,
 )
+from cohortsum.study.definition.names import nearest
 
 MAX_CHARACTERS = 2000
 MAX_TOKENS = 256
@@ -48,12 +49,14 @@ MAX_DEPTH = 24
 MAX_EXPONENT = 8
 
 
-def parse_expression(text: str, numbers: Collection[str], factors: Collection[str] = ()) -> Expression:
+def parse_expression(
+    text: str, numbers: Collection[str], factors: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> Expression:
     """Return the arithmetic expression ``text`` over the variables ``numbers``; ``factors`` sharpen the messages.
 
     Raises ExpressionError, with the position, for anything outside the grammar.
     """
-    parser = _Parser(text, numbers, dict.fromkeys(factors, ()))
+    parser = _Parser(text, numbers, factors)
     return parser.expression(parser.whole(), at=0)
 
 
@@ -187,8 +190,7 @@ class _Parser:
                 self.fail(at, "expected a condition such as age >= 18, found a number")
 
     def unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, [*self.numbers, *self.factors], n=1)
-        cure = f"did you mean {near[0]!r}?" if near else "declare it under variables"
+        cure = nearest(name, [*self.numbers, *self.factors], "declare it under variables")
         return f"the study has no number {name!r} that can stand here; {cure}"
 
     def disjunction(self) -> _Node:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from cohortsum.crypto.errors import ExpressionError, StudyFileError
 
+MOST = 100
+"""Problems that are listed: a person corrects some and reads on, and a hostile file costs no more than these."""
 Path = tuple[str | int, ...]
 """Keys and positions from the top of a file to a field."""
 
@@ -33,9 +35,12 @@ class Problems:
     only_expressions: bool = True
 
     def add(self, path: Path, message: str, *, expression: bool = False) -> None:
-        """Note that the field at ``path`` is wrong; ``message`` ends with the cure."""
+        """Note that the field at ``path`` is wrong; ``message`` ends with the cure. Raises as `raise_if_any` after `MOST`."""
         self.found.append(f"{self.place.of(path)}: {message}")
         self.only_expressions &= expression
+        if len(self.found) == MOST:
+            self.found.append(f"{self.place.source}: and perhaps more; correct these first")
+            self.raise_if_any()
 
     def add_expression(self, path: Path, error: ExpressionError) -> None:
         """Note that the expression at ``path`` lies outside the grammar."""

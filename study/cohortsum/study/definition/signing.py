@@ -48,7 +48,7 @@ def signed_study_from_json(data: bytes) -> SignedStudy:
             str(held["statistician"]),
             bytes.fromhex(held["signature"]),
         )
-    except (ValueError, TypeError, AttributeError):
+    except (AttributeError, RecursionError, TypeError, ValueError):
         raise StudyFileError("not a signed study: expected canonical, statistician and signature") from None
 
 

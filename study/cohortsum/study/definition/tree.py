@@ -9,8 +9,11 @@ keys, several documents, deep nesting, control characters and invisible ones.
 import json
 import math
 import re
+from collections.abc import Iterator
+from typing import cast
 
 import yaml
+from yaml.error import Mark
 
 from cohortsum.crypto.errors import StudyFileError
 from cohortsum.study.definition.problems import Path, Place, Problems
@@ -43,7 +46,7 @@ def read_yaml(text: bytes, source: str) -> tuple[Tree, Place]:
         raise StudyFileError(f"{source}:{line}: not UTF-8; save the file as UTF-8") from None
     try:
         _refuse_tricks(decoded, source)
-        node = yaml.compose(decoded, Loader=yaml.SafeLoader)
+        node = compose(decoded, yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise StudyFileError(f"{source}:{_line_of(error, decoded)}: {_sentence(error)}") from None
     lines: dict[Path, int] = {(): 1}
@@ -53,10 +56,38 @@ def read_yaml(text: bytes, source: str) -> tuple[Tree, Place]:
     return tree, Place(source, lines)
 
 
+def compose(text: str, loader: type[yaml.SafeLoader | yaml.BaseLoader]) -> yaml.Node | None:
+    """Return the node tree of a YAML file, None for an empty one.
+
+    Raises YAMLError for everything else, with a line for what PyYAML itself stumbles over: nesting that would exhaust the
+    stack, escapes beyond Unicode, version numbers beyond Python's limits.
+    """
+    depth = 0
+    for event in _events(text, loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _at(event, f"nested deeper than {MAX_DEPTH}")
+    return yaml.compose(text, Loader=loader)
+
+
+def _events(text: str, loader: type[yaml.SafeLoader | yaml.BaseLoader]) -> Iterator[yaml.Event]:
+    last: yaml.Event | None = None
+    try:
+        for last in yaml.parse(text, Loader=loader):
+            yield last
+    except (ValueError, OverflowError):  # its scanner hands any number on to chr and int
+        raise _at(last, "an escape or a version that is out of range behind this line") from None
+
+
+def _at(event: yaml.Event | None, problem: str) -> yaml.MarkedYAMLError:
+    mark = None if event is None else cast("Mark | None", event.end_mark)
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
 def _refuse_tricks(text: str, source: str) -> None:
     """Refuse anchors, aliases, tags and deep nesting, before anything is composed."""
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in _events(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         sentence = None
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:

@@ -1,6 +1,7 @@
 """From declared entries to variables: globs and catalogue rows written out, derived ranges computed."""
 
 from collections.abc import Mapping
+from functools import cache
 
 from cohortsum.crypto.errors import ExpressionError
 from cohortsum.study.catalogue import FAMILIES, Row
@@ -43,6 +44,7 @@ def expand(entries: Mapping[str, VariableEntry], problems: Problems) -> dict[str
                 break
     if len(expanded) > MAX_VARIABLES:
         problems.add(("variables",), f"more than {MAX_VARIABLES} variables; split the study")
+        problems.raise_if_any()
     return dict(sorted(expanded.items()))
 
 
@@ -54,7 +56,7 @@ def _catalogue_rows(
         cure = nearest(entry.catalogue, FAMILIES, f"there are {', '.join(FAMILIES)}")
         problems.add((*path, "catalogue"), f"the catalogue has no family {entry.catalogue!r}; {cure}")
         return {}
-    rows = family.by_name()
+    rows = _rows_of(family.name)
     names = matching(name, rows) if is_glob(name) else [name] if name in rows else []
     if not names:
         cure = nearest(name, rows, f"its names read like {family.rows[0].name!r}")
@@ -63,6 +65,11 @@ def _catalogue_rows(
         problems.add((*path, "unit"), f"the catalogue has {rows[names[0]].unit}; remove unit")
         return {}
     return {single: _written_out(entry, rows[single]) for single in names}
+
+
+@cache  # a study names hundreds of variables of one family
+def _rows_of(family: str) -> Mapping[str, Row]:
+    return FAMILIES[family].by_name()
 
 
 def _written_out(entry: CatalogueEntry, row: Row) -> CatalogueEntry:
@@ -96,7 +103,10 @@ def derive(
 ) -> tuple[dict[str, Expression], dict[str, Variable]]:
     """Return the expressions of derived variables, sorted, and the variables themselves with computed ranges."""
     ranges = {name: (entry.lower, entry.upper) for name, entry in known.items() if isinstance(entry, Number)}
-    numbers, factors = {*ranges, *formulas}, known.keys() - ranges.keys()
+    if len(formulas) > MAX_VARIABLES:
+        problems.add(("derive",), f"more than {MAX_VARIABLES} variables; split the study")
+        problems.raise_if_any()
+    numbers, factors = {*ranges, *formulas}, dict.fromkeys(known.keys() - ranges.keys(), ())
     expressions: dict[str, Expression] = {}
     for name, text in sorted(formulas.items()):
         if name in known:
@@ -109,12 +119,23 @@ def derive(
             except ExpressionError as error:
                 problems.add_expression(("derive", name), error)
     variables: dict[str, Variable] = {}
-    waiting = dict(expressions)
-    while ready := sorted(name for name, tree in waiting.items() if names_in(tree) <= ranges.keys()):
+    waiting = {name: set(names_in(tree) - ranges.keys()) for name, tree in expressions.items()}
+    readers: dict[str, list[str]] = {}
+    for name, lacking in waiting.items():
+        for other in lacking:
+            readers.setdefault(other, []).append(name)
+    ready = sorted(name for name, lacking in waiting.items() if not lacking)
+    while ready:
+        following: list[str] = []
         for name in ready:
-            lower, upper = _range_of(name, waiting.pop(name), ranges, problems)
+            del waiting[name]
+            lower, upper = _range_of(name, expressions[name], ranges, problems)
             ranges[name] = (lower, upper)
             variables[name] = Number(name, "derived", lower, upper)
+            for reader in readers.get(name, ()):
+                waiting[reader].discard(name)
+                following += [] if waiting[reader] else [reader]
+        ready = sorted(following)
     if waiting and expressions.keys() == formulas.keys():
         for name in sorted(waiting):
             problems.add(

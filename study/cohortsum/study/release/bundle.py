@@ -33,6 +33,7 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import Envelope, Opening, Packet
 from cohortsum.protocol.proof import Transcript
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.formats import other_major_in
 from cohortsum.study.release.archive import pack
 
 BUNDLE: Literal["cohortsum.bundle/1"] = "cohortsum.bundle/1"
@@ -237,7 +238,10 @@ def read_json(model: type[S], data: bytes, name: str) -> S:
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         fields = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in faults[:3])
-        raise ConfigurationError(f"{name}: {fields}; expected a file of {BUNDLE}") from None
+        cure = ""
+        if other := other_major_in(data, "bundle", BUNDLE):
+            fields, cure = f"bundle {other}", ": verify it with the cohortsum version that wrote it"
+        raise ConfigurationError(f"{name}: {fields}; expected a file of {BUNDLE}{cure}") from None
 
 
 def _files(parts: Parts) -> Mapping[str, bytes]:

@@ -107,6 +107,10 @@ def _complete(decision: Decision) -> None:
         raise RefusedError(f"{name}: to {act} an item needs a reason; give one")
     if len(decision.reason) > MAX_REASON:
         raise RefusedError(f"{name}: a reason has at most {MAX_REASON} characters; shorten it")
+    if not all(letter.isprintable() or letter in "\n\t" for letter in decision.reason):
+        raise RefusedError(
+            f"{name}: a reason is for people to read; leave out characters that cannot be seen"
+        )
     if bool(decision.remedy) != (act is Act.RETURN):
         raise RefusedError(f"{name}: a remedy belongs to a return, and a return needs one")
     wanted = HUMAN if act is Act.RELEASE else ()

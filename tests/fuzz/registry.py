@@ -1,0 +1,12 @@
+"""Every target by its name; the one list that the tests and the fuzzer share."""
+
+from collections.abc import Mapping
+
+from tests.fuzz import definitions, ledgers, machines, records, tables, wire
+from tests.fuzz.target import Target
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target
+    for module in (wire, definitions, records, ledgers, tables, machines)
+    for target in module.TARGETS
+}
