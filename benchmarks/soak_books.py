@@ -248,8 +248,11 @@ def _logs(book: Book, home: Path, sites: Iterable[str]) -> None:
         copies = list(folder_of(home, site).glob("cohortsum-*"))
         book.check("no private copy is left", not copies, f"{site}: {len(copies)}")
     for path in sorted((home / "logs").iterdir()):
-        faults = [line for line in path.read_text(encoding="utf-8").splitlines() if "Traceback" in line]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        faults = [line for line in lines if "Traceback" in line]
+        accusing = [line for line in lines if '"evidence.kept"' in line]
         book.check("no fault of ours in a log", not faults, f"{path.name}: {len(faults)}, first {faults[:1]}")
+        book.check("nobody is accused: all are honest", not accusing, f"{path.name}: {accusing[:1]}")
 
 
 def _leaks(book: Book, home: Path, tables: Mapping[str, Rows]) -> None:
