@@ -104,11 +104,16 @@ class Soak:
         await daemons.all_called()
         studying = asyncio.create_task(self._study())
         watching = asyncio.create_task(self._watch(saboteur))
-        await saboteur.carry_out(plan(self.seed, len(daemons.names), minutes, per_minute), minutes)
-        self._open = False
-        await studying
-        await self._quiet()
-        watching.cancel()
+        planned = plan(self.seed, len(daemons.names), minutes, per_minute)
+        try:
+            await saboteur.carry_out(planned, minutes)
+            self._open = False
+            await studying
+            await self._quiet()
+        finally:
+            studying.cancel()
+            watching.cancel()
+            await asyncio.gather(studying, watching, return_exceptions=True)
         for name in (*daemons.names, HUB):
             code = await daemons.stop(name)
             if code != 0:
@@ -264,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long faults go on")
     parser.add_argument("--sites", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=3, help="studies that are under way together")
+    parser.add_argument("--at-once", type=int, default=6, help="studies that are under way together")
     parser.add_argument("--per-minute", type=float, default=9.0, help="faults, on average")
     parser.add_argument("--out", type=Path, default=Path("soak"), help="soak.json and soak.png go here")
     parser.add_argument(
