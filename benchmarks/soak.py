@@ -74,6 +74,7 @@ class Soak:
         tables: rows of every site by its id.
         seed: of studies and faults.
         at_once: studies that are under way together.
+        slow: how many times as long their deadlines are.
 
     Attributes:
         studies: all that were submitted.
@@ -85,6 +86,7 @@ class Soak:
     tables: dict[str, Rows]
     seed: int
     at_once: int
+    slow: int
     studies: list[Study] = field(default_factory=list[Study])
     wrong: list[str] = field(default_factory=list[str])
     checked: int = 0
@@ -131,7 +133,9 @@ class Soak:
             if self._open and len(under_way) < self.at_once:
                 number = len(self.studies)
                 kind = draw.choices(KINDS, WEIGHTS)[0]
-                text = study_text(f"soak-{number:04d}", kind, roster.version, len(self.daemons.names))
+                text = study_text(
+                    f"soak-{number:04d}", kind, roster.version, len(self.daemons.names), self.slow
+                )
                 frozen = freeze(load_study(text.encode(), "study.yaml"))
                 signed = sign_study(frozen, STATISTICIAN, signer.key)
                 self.studies.append(Study(frozen.study, kind, signed, frozen.digest, time.monotonic()))
@@ -269,8 +273,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long faults go on")
     parser.add_argument("--sites", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=6, help="studies that are under way together")
+    parser.add_argument("--at-once", type=int, default=4, help="studies that are under way together")
     parser.add_argument("--per-minute", type=float, default=9.0, help="faults, on average")
+    parser.add_argument(
+        "--slow", type=int, default=1, help="how many times as long every deadline is, on a busy machine"
+    )
     parser.add_argument("--out", type=Path, default=Path("soak"), help="soak.json and soak.png go here")
     parser.add_argument(
         "--keep", action="store_true", help="keep what the daemons wrote even if nothing is wrong"
@@ -283,7 +290,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     async def play() -> tuple[Soak, Saboteur]:
         async with Daemons(home, tables) as daemons:
-            soak = Soak(daemons, tables, asked.seed, asked.at_once)
+            soak = Soak(daemons, tables, asked.seed, asked.at_once, asked.slow)
             return soak, await soak.run(asked.minutes, asked.per_minute)
 
     soak, saboteur = asyncio.run(play())

@@ -56,7 +56,7 @@ protection:
   max_attempts: 4
 privacy: {privacy}
 release: {{checkers: {{consortium: 0, sites: none}}}}
-deadlines: {{gather: 20s, step: 4s, step_max: 20s, rejoin: 25s, tick: 20ms}}
+deadlines: {{gather: {gather}s, step: {step}s, step_max: {gather}s, rejoin: {gather}s, tick: 20ms}}
 """
 ANALYSES = {
     "counts": """  ages: {kind: summary, variables: [age, thick], by: [dx]}
@@ -116,8 +116,8 @@ class Rows:
         return "\n".join(lines) + "\n"
 
 
-def study_text(name: str, kind: str, roster: int, sites: int) -> str:
-    """Return a study of one of `KINDS`, for a consortium of so many sites."""
+def study_text(name: str, kind: str, roster: int, sites: int, slow: int = 1) -> str:
+    """Return a study of one of `KINDS`, for a consortium of so many sites; waits are ``slow`` times as long as need be."""
     return STUDY.format(
         name=name,
         roster=roster,
@@ -126,6 +126,8 @@ def study_text(name: str, kind: str, roster: int, sites: int) -> str:
         least=max(3, 2 * sites // 3),
         colluding=1 if sites >= 7 else 0,
         privacy=NOISED if kind == "noised" else "{noise: none}",
+        gather=20 * slow,
+        step=4 * slow,
     )
 
 
