@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PURE := audit crypto fuzz ledger noise protocol rank_search report study truths
 APART := admin attacks cli coordinator edges evidence golden node release
 
-.PHONY: demo test check mypy pyright wheel format search fuzz faults bench truths bundle clean
+.PHONY: demo test check mypy pyright wheel format search fuzz faults bench soak scale truths bundle clean
 
 demo: $(VENV)/.installed   ## install, then run a nine-site masked study on synthetic data
 	$(BIN)/cohortsum demo
@@ -58,6 +58,12 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/accumulate.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/noise.py
+
+soak: $(VENV)/.installed-dev   ## half an hour of faults over a consortium of 20 sites; Linux only
+	$(BIN)/python benchmarks/soak.py
+
+scale: $(VENV)/.installed-dev   ## one round of 200 sites with 100,000 numbers
+	$(BIN)/python benchmarks/scale.py
 
 truths: $(VENV)/.installed-dev   ## every analysis against other libraries; writes docs/accuracy.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.truths --write docs/accuracy.md

@@ -5,11 +5,17 @@ imported, and memory is measured in a fresh interpreter.
 """
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from benchmarks.soak_books import reckon
+from benchmarks.soak_studies import ID_WORD, Rows, faults_in
+from cohortsum.cli.results import read_document
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -163,3 +169,82 @@ def test_noise_stands_beside_opendps_or_it_is_named_as_missing(tmp_path: Path) -
         assert isinstance(row["ratio"], float) or (
             row["ratio"] is None and "opendp is not installed" in printed
         )
+
+
+def test_a_large_round_is_exact_and_every_message_stands_beside_what_it_should_hold(tmp_path: Path) -> None:
+    printed, tables = run("scale.py", tmp_path)
+    steps = table(tables, "5 sites, 303 numbers")
+    assert [row["step"] for row in steps[1:7]] == [
+        "R0 advertise",
+        "R1 share keys",
+        "R2 masked input",
+        "R3 consistency",
+        "R4a open gate",
+        "R4b open data",
+    ]
+    sizes = {(row["way"], row["message"]): row for row in table(tables, "Bytes per site")}
+    for key in (
+        ("up", "UPLOAD"),
+        ("up", "SHARES"),
+        ("down", "DELIVERY"),
+        ("down", "OPENING"),
+        ("down", "QUORUM"),
+    ):
+        held, reckoned = sizes[key]["bytes"], sizes[key]["reckoned"]
+        assert isinstance(held, int)
+        assert isinstance(reckoned, int)
+        assert reckoned < held < 1.4 * reckoned
+    assert "exact" in printed
+
+
+@pytest.fixture(scope="module")
+def soaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tables]:
+    """Some seconds of a soak, with everything kept."""
+    out = tmp_path_factory.mktemp("soak")
+    asked = ["--minutes", "0.08", "--sites", "3", "--per-minute", "60", "--out", str(out), "--keep"]
+    command = [sys.executable, str(BENCHMARKS / "soak.py"), *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing is wrong" in done.stdout
+    return out, json.loads((out / "soak.json").read_text())
+
+
+def rows_of_soak() -> dict[str, Rows]:
+    return {f"site{place}": Rows.of_site(1, place) for place in range(3)}
+
+
+def test_a_soak_counts_what_happened_and_draws_it(soaked: tuple[Path, Tables]) -> None:
+    out, tables = soaked
+    (whole,), (wrong,) = table(tables, "Soak"), table(tables, "What is wrong")
+    assert (whole["sites"], whole["studies"]) == (3, whole["released"])
+    assert whole["rounds opened"] == wrong["results checked"] != 0
+    assert (
+        sum(value for name, value in wrong.items() if name != "results checked" and isinstance(value, int))
+        == 0
+    )
+    assert (out / "soak.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_oracle_of_the_soak_finds_a_site_that_is_missing_or_has_other_rows(
+    soaked: tuple[Path, Tables],
+) -> None:
+    paths = sorted((soaked[0] / "consortium").glob("consortium/results/soak-*/v1"))
+    documents = [read_document(path) for path in paths]
+    exact = [document for document in documents if document.privacy is None]
+    assert exact
+    right = rows_of_soak()
+    for document in exact:
+        assert faults_in(document, right) == []
+        assert faults_in(document, right | {"site1": right["site0"]})
+
+
+def test_the_reckoning_of_the_soak_finds_lost_deeds_and_leaks(soaked: tuple[Path, Tables]) -> None:
+    home = soaked[0] / "consortium"
+    assert not any(reckon(home, rows_of_soak()).wrong.values())
+    with closing(sqlite3.connect(home / "site1" / "ledger.db")) as ledger, ledger:
+        ledger.execute("DELETE FROM deeds WHERE deed = 'answered gate'")
+    (home / "logs" / "site2.jsonl").write_text(f"{ID_WORD}02003\n")
+    wrong = reckon(home, rows_of_soak()).wrong
+    assert wrong["deeds once, in order"]
+    assert wrong["a message that was taken is in its site's ledger"]
+    assert [said.partition(":")[0] for said in wrong["ids, values and keys nowhere"]] == ["logs/site2.jsonl"]

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from cohortsum.crypto.errors import RefusedError
+from cohortsum.node.client import Caller, Connection, Line
 from cohortsum.node.decisions import read_decisions
 from cohortsum.node.files import read_key
+from cohortsum.protocol.envelope import Signer
 from cohortsum.report.document import ResultDocument
 from cohortsum.study.definition.withdrawal import withdraw
+from cohortsum.wire.v1 import service_pb2
 from tests.admin import desk
 from tests.edges.oracle import check_pooled, people_of
-from tests.life.town import STATISTICIAN, Town, study_of
+from tests.life.town import LIMIT_S, STATISTICIAN, Town, study_of
 
 Story = Callable[[Town], Coroutine[None, None, None]]
 
@@ -143,6 +146,27 @@ def test_a_coordinator_restarted_between_rounds_goes_on_where_it_was(tmp_path: P
         assert town.hub.running(open_one.digest).enrolment.answers == dict.fromkeys(range(4), True)
         town.decide(4, open_one)
         check_pooled(await town.result(open_one), range(5))
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_asks_a_restarted_coordinator_hears_that_its_study_is_over(tmp_path: Path) -> None:
+    """It was still waiting for a packet when the coordinator went; a refusal would be noted as a fault."""
+
+    async def story(town: Town) -> None:
+        town.start_nodes()
+        study = await town.submit(study_of("one"))
+        for index in range(town.count):
+            town.decide(index, study)
+        await town.result(study)
+        await town.stop_hub()
+        await town.start_hub()
+        roster = town.hub.roll.now
+        signer = Signer(roster.identities["site0"], read_key(town.folder(0) / "identity.key"))
+        asked, at = service_pb2.NextRequest(study=study.digest, wait_ms=100), Line(town.target, LIMIT_S)
+        async with Connection(at, signer, roster) as connection:
+            reply = await Caller(connection, at, "site0").call(lambda stub: stub.Next(asked, timeout=LIMIT_S))
+        assert (reply.over, reply.number) == (True, 0)
 
     play(tmp_path, story)
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
-from cohortsum.protocol.approvals import approval_context, approve, read_approval
+from cohortsum.protocol.approvals import ApprovalBook, approval_context, approve, read_approval
 from cohortsum.protocol.coordinator_states import Aborted, Opened
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.messages import (
@@ -22,6 +22,21 @@ from tests.protocol.lies import (
     N,
     first_errors,
 )
+
+
+def test_sites_that_supply_the_same_share_one_set() -> None:
+    """At 200 sites and thousands of outcomes, one set per site would be 100 MB in every open round."""
+    blocks = (PlannedBlock("bmi", 2, 2**40, "person", (frozenset({"bmi"}),)),)
+    consortium = Consortium(
+        N,
+        blocks=blocks,
+        items=("age", "bmi"),
+        supplies=lambda index: frozenset({"age", "bmi"} if index < 2 else {"age"}),
+    )
+    book = ApprovalBook(consortium.plan, consortium.roster)
+    held = book.read([consortium.approvals[index] for index in range(N)])
+    assert held == {index: frozenset({"age", "bmi"} if index < 2 else {"age"}) for index in range(N)}
+    assert len({id(items) for items in held.values()}) == 2
 
 
 def test_a_block_with_too_few_suppliers_never_travels() -> None:

@@ -57,6 +57,7 @@ STEP_OF = {
     Kind.DATA_SHARES: "r4b",
 }
 ASK_AGAIN_S = 1.0
+WORDS_LOST = "R5: masked values that went with a restart of the coordinator did not come again"
 BURIAL_S = 60.0
 """Sites that are there sign a tombstone at once; the others are not waited for."""
 
@@ -300,11 +301,12 @@ class Attempt:
         spool = self._spool
         if spool is None:
             raise AssertionError("sums are formed while a round is open")
-        async with (
-            asyncio.timeout(max(self._waits)),
-            self._changed,
-        ):  # words that a restart lost are on their way again
-            await self._changed.wait_for(lambda: spool.holds(effect.survivors))
+        try:  # words that a restart lost are on their way again, unless their site has been restarted too
+            async with asyncio.timeout(max(self._waits)), self._changed:
+                await self._changed.wait_for(lambda: spool.holds(effect.survivors))
+        except TimeoutError:
+            await self._apply(self.machine.abort(WORDS_LOST))
+            return
         words = await asyncio.to_thread(self._open_sum, spool, effect)
         await self._seal(spool)
 

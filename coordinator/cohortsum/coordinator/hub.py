@@ -304,6 +304,10 @@ class Hub:
             raise RemoteProtocolError("S1", "no such study runs at this coordinator")
         return runner
 
+    def is_over(self, digest: bytes) -> bool:
+        """Whether a study was over before this process began: nothing runs it, and no round of it follows."""
+        return digest not in self._runners and self._state(digest) in OVER
+
     def owner(self, context: bytes) -> StudyRunner:
         """Return what runs the study that a message belongs to; raises RemoteProtocolError (M3, or A1 for a late answer)."""
         for runner in reversed(self.runners):

@@ -17,6 +17,7 @@ from cohortsum.coordinator.gate import Gate
 from cohortsum.coordinator.hub import Hub
 from cohortsum.coordinator.limits import AS_BUILT, Limits, server_options
 from cohortsum.coordinator.metrics import Tally
+from cohortsum.coordinator.outlet import Call, Outlet
 from cohortsum.coordinator.release_wire import decision_from_wire, list_to_wire
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import StudyRunner
@@ -76,6 +77,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
 
     def __init__(self, hub: Hub, tally: Tally | None = None) -> None:
         self._hub, self._tally = hub, tally or Tally()
+        self._outlet = Outlet()
 
     @property
     def tally(self) -> Tally:
@@ -115,13 +117,17 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
     async def Next(self, request: service_pb2.NextRequest, context: Context) -> service_pb2.NextReply:
         """Return the caller's next packet, waiting for it for a while."""
         async with guarded("Next", context, self._tally):
+            caller = self._caller(context, Role.SITE)
+            if self._hub.is_over(request.study):
+                return service_pb2.NextReply(over=True)
             runner = self._hub.running(request.study)
-            site = self._hub.place_of(self._caller(context, Role.SITE), runner)
+            site = self._hub.place_of(caller, runner)
             wait_s = min(request.wait_ms / 1000, MAX_WAIT_S)
             with self._hub.slots.poll(site, request.study):
                 number, packet = await runner.next_packet(site, request.after, wait_s)
             if packet is None:
                 return service_pb2.NextReply(over=runner.over)
+            await self._outlet.enter(packet, cast("Call", context))  # gRPC's types know no plain callback
             held = round_pb2.Packet(
                 envelope=envelope_to_wire(packet.envelope), attachments=packet.attachments
             )

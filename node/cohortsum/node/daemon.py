@@ -19,6 +19,7 @@ from cohortsum.node.board import Board, StudyLine
 from cohortsum.node.client import CALL_TIMEOUT_S, Caller, NodeClient, in_thread, list_studies
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
+from cohortsum.node.ledger import Ledger
 from cohortsum.node.notices import Messenger
 from cohortsum.node.policy import status_of
 from cohortsum.node.recovery import forgotten_contexts, resolve
@@ -94,6 +95,7 @@ class Daemon:
         self._folder, self._caller, self._site, self._decisions = folder, caller, site, decisions
         self._messenger, self._once, self._rhythm = messenger, once, rhythm
         self.board = Board(folder)
+        self._ledger: Ledger | None = None
         self._studies: dict[bytes, Here] = {}
         self._unusable: dict[bytes, str] = {}
         self._lines: dict[str, StudyLine] = {}
@@ -158,10 +160,11 @@ class Daemon:
                 self._give_back(entry)
                 await self._tell_end(here)
             return
-        if entry.state in FINAL and entry.digest not in inbox.held(self._folder):
-            return
         try:
-            signed = await self._fetch(entry.digest)
+            kept = inbox.kept(self._folder, entry.digest)
+            if entry.state in FINAL and kept is None:
+                return
+            signed = kept or await self._fetch(entry.digest)
             asked = await in_thread(lambda: inbox.keep(self._folder, signed))
             if asked.plan.study.digest != entry.digest:
                 raise RoundFailedError("the coordinator handed out another study than it listed")
@@ -196,7 +199,8 @@ class Daemon:
         """Note that a study is over, and release what is set aside for it; it may have ended while this node was away."""
         if entry.state in FINAL:
             try:
-                self._site().ledger.end(entry.digest, entry.state)
+                self._ledger = self._ledger or self._site().ledger
+                self._ledger.end(entry.digest, entry.state)
             except CohortsumError as error:  # it lapses with the study at the latest
                 log.warning("budget.not_given_back", study=entry.name, reason=error.message)
 

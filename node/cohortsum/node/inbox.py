@@ -19,12 +19,14 @@ STUDIES = "studies"
 
 
 def keep(folder: Path, signed: SignedStudy) -> Asked:
-    """Verify a study and keep it; return what it asks for. Raises as `read_asked`."""
+    """Verify a study and keep it; return what it asks for. One that is kept is only verified. Raises as `read_asked`."""
     asked = read_asked(folder, signed)
+    digest = asked.plan.study.digest
+    if kept(folder, digest) == signed:
+        return asked
     home = folder / STUDIES
     if not home.exists():
         make_folder(home)
-    digest = asked.plan.study.digest
     note_in(folder, Deed(DeedKind.STUDY_HEARD, digest, by=asked.statistician), once=f"heard {digest.hex()}")
     replace(home / f"{digest.hex()}.json", signed_study_to_json(signed))
     return asked
@@ -36,6 +38,15 @@ def held(folder: Path) -> Mapping[bytes, SignedStudy]:
     studies = [(parse_canonical(signed.canonical), signed) for signed in found]
     studies.sort(key=lambda pair: (pair[0].study, pair[0].version))
     return {study.digest: signed for study, signed in studies}
+
+
+def kept(folder: Path, digest: bytes) -> SignedStudy | None:
+    """Return the study kept here under a digest, or None; one file is read, however many are kept."""
+    path = folder / STUDIES / f"{digest.hex()}.json"
+    if not path.exists():
+        return None
+    signed = signed_study_from_json(read(path))
+    return signed if parse_canonical(signed.canonical).digest == digest else None
 
 
 def find(folder: Path, name: str) -> SignedStudy:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -147,7 +148,7 @@ def site_of(folder: Path, signer: Signer, ledger: Ledger, decision: DecisionBook
         pool=pool,
         scratch=folder,
         local=folder / "local",
-        study=inbox.held(folder).get,
+        study=partial(inbox.kept, folder),
         evidence=evidence_in(folder),
     )
 

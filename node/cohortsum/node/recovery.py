@@ -151,7 +151,7 @@ def _people_of(folder: Path, plan: StudyPlan, supplied: frozenset[str]) -> Mappi
 
 
 async def _study(folder: Path, caller: Caller, digest: bytes) -> SignedStudy:
-    held = inbox.held(folder).get(digest)
+    held = inbox.kept(folder, digest)
     if held is not None:
         return held
     request = service_pb2.GetStudyRequest(wire_version=WIRE_VERSION, digest=digest)

@@ -68,6 +68,8 @@ def supplied(approval: Approval, plan: RoundPlan) -> frozenset[str]:
 class ApprovalBook:
     """The approvals of one study that were read before: each signature is verified once, not in every attempt.
 
+    Sites that supply the same share one set: of thousands of outcomes and hundreds of sites there are few different ones.
+
     Args:
         plan: the study's plan.
         roster: its roster.
@@ -76,6 +78,7 @@ class ApprovalBook:
     def __init__(self, plan: RoundPlan, roster: Roster) -> None:
         self._plan, self._roster = plan, roster
         self._read: dict[bytes, tuple[int, frozenset[str]]] = {}
+        self._sets: dict[bytes, frozenset[str]] = {}
 
     def read(self, envelopes: Sequence[Envelope]) -> Mapping[int, frozenset[str]]:
         """Return what every approving site supplies, by roster index.
@@ -88,7 +91,9 @@ class ApprovalBook:
             key = envelope.digest
             if key not in self._read:
                 index, approval = read_approval(envelope, self._plan, self._roster)
-                self._read[key] = index, supplied(approval, self._plan)
+                if approval.supplies not in self._sets:
+                    self._sets[approval.supplies] = supplied(approval, self._plan)
+                self._read[key] = index, self._sets[approval.supplies]
             index, items = self._read[key]
             if supplies and index <= max(supplies):
                 raise RemoteProtocolError("R0.1", "approvals must come by roster index, once each")

@@ -373,7 +373,7 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
         study.epoch,
         invited,
         protection,
-        (people, *_planned(statistics, grids)),
+        (people, *(_planned(statistics, grids) if grids else blocks)),
         tuple(sorted(items)),
         seen,
         noise=None if noising is None else noising.plan,

@@ -7,6 +7,7 @@ the sender's own is for people to compare. Unknown keys are refused, and keys ar
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
@@ -21,6 +22,8 @@ from cohortsum.study.definition.tree import read_yaml
 KEY_PREFIX = "ed25519:"
 SEAL_PREFIX = "x25519:"
 REQUEST = "cohortsum/v1/admission-request"
+ROSTERS_AT_HAND = 16
+"""Rosters that a process holds ready: daemons ask for the pinned ones at every study, and reading YAML of 200 sites takes 0.3 s."""
 
 PublicKey = Annotated[str, StringConstraints(pattern=r"^ed25519:[0-9a-f]{64}$")]
 SealKey = Annotated[str, StringConstraints(pattern=r"^x25519:[0-9a-f]{64}$")]
@@ -74,8 +77,9 @@ def read_section(model: type[_S], text: bytes, source: str) -> _S:
         raise AssertionError("a failed validation names at least one problem") from error
 
 
+@lru_cache(ROSTERS_AT_HAND)
 def load_roster(text: bytes, source: str) -> Roster:
-    """Return the roster in the YAML bytes ``text``; its digest is over exactly these bytes.
+    """Return the roster in the YAML bytes ``text``; its digest is over exactly these bytes. The same bytes are read once.
 
     Raises StudyFileError with every problem, and ConfigurationError for keys, indices or roles that clash.
     """

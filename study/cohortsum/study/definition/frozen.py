@@ -60,6 +60,8 @@ class FrozenStudy:
         deadlines_s: all waits, in seconds.
         canonical: the canonical bytes, UTF-8 JSON.
         digest: 32 bytes, SHA-256 over a domain label and ``canonical``.
+        numbers: the numeric variables, derived ones included.
+        factors: the variables with levels.
     """
 
     study: str
@@ -82,6 +84,16 @@ class FrozenStudy:
     deadlines_s: DeadlineSpec
     canonical: bytes = field(repr=False)
     digest: bytes = field(repr=False)
+    numbers: Mapping[str, Number] = field(init=False, repr=False, compare=False)
+    factors: Mapping[str, Factor] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Sort the variables by what they are, once: whoever looks at every one of thousands asks for these each time."""
+        entries = self.variables.items()
+        numbers = {name: entry for name, entry in entries if isinstance(entry, Number)}
+        factors = {name: entry for name, entry in entries if isinstance(entry, Factor)}
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "factors", factors)
 
     @property
     def fingerprint(self) -> str:
@@ -90,13 +102,3 @@ class FrozenStudy:
         Crockford's base 32 (no I, L, O, U). For people comparing by voice; programs compare `digest`.
         """
         return short_form(self.digest)
-
-    @property
-    def numbers(self) -> Mapping[str, Number]:
-        """Return the numeric variables, derived ones included."""
-        return {name: entry for name, entry in self.variables.items() if isinstance(entry, Number)}
-
-    @property
-    def factors(self) -> Mapping[str, Factor]:
-        """Return the factors."""
-        return {name: entry for name, entry in self.variables.items() if isinstance(entry, Factor)}
