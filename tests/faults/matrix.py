@@ -601,6 +601,15 @@ ROWS: dict[str, Row] = {
 }
 
 
+FROZEN = (
+    "tests/edges/test_fits.py::test_a_site_that_leaves_in_the_midst_of_a_fit_is_left_out_and_the_result_says_so",
+    "tests/edges/test_fits.py::test_a_protected_site_that_restarts_is_waited_for_and_the_round_deals_anew",
+    "tests/edges/test_fits.py::test_a_fit_does_not_go_on_without_a_protected_site",
+    "tests/protocol/test_round.py::test_every_dropout_pattern_gives_the_survivors_sum_or_nothing",
+)
+"""Beside the cells: what DROP comes to in a fit, and every pattern of dropouts."""
+
+
 def cells() -> Iterator[Cell]:
     """Yield all cells, fault by fault."""
     for fault, row in ROWS.items():
@@ -620,6 +629,9 @@ ledger says that left; nothing is charged that was not written down, and in nois
 round proves its survivors to each of them; no id of a person is on any disk but in the table it came from. On lines, where every packet is
 seen, a site gave one kind of share for each peer: shares of self seeds for the survivors, of mask seeds for the others.
 
+In a fit a DROP of a site leaves a smaller cohort, or, where a protected site is missing, ends the attempt, and the others wait for it.
+Beside the cells, every pattern of dropouts of small consortia gives the survivors' sum or nothing. Shown by FROZEN.
+
 | outcome | meaning |
 |---|---|
 """
@@ -627,7 +639,11 @@ seen, a site gave one kind of share for each peer: shares of self seeds for the 
 
 def page() -> str:
     """Return docs/fault-matrix.md."""
-    lines = [HEAD + "\n".join(f"| **{outcome}** | {meaning} |" for outcome, meaning in MEANING.items())]
+    beside = ", ".join(f"`{test.removeprefix('tests/')}`" for test in FROZEN)
+    lines = [
+        HEAD.replace("FROZEN", beside)
+        + "\n".join(f"| **{outcome}** | {meaning} |" for outcome, meaning in MEANING.items())
+    ]
     held = list(cells())
     for fault in ROWS:
         lines.append(

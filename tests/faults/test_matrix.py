@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.matrix import PAGE, ROWS, STEPS, Outcome, cells, page
+from tests.faults.matrix import FROZEN, PAGE, ROWS, STEPS, Outcome, cells, page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,8 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.arg
 @pytest.fixture(scope="module")
 def collected() -> frozenset[tuple[str, str]]:
     """The tests in the files that the matrix names, each with whether it is marked."""
-    files = sorted({test.partition("::")[0] for cell in cells() for test in cell.tests})
+    named = [*FROZEN, *(test for cell in cells() for test in cell.tests)]
+    files = sorted({test.partition("::")[0] for test in named})
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", COLLECT, *files], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -59,7 +60,7 @@ def test_there_are_sixteen_faults_at_seven_steps_and_every_cell_has_an_outcome_a
 def test_every_test_is_there_and_the_ones_with_processes_are_marked(
     with_processes: frozenset[str], pure: frozenset[str]
 ) -> None:
-    named = {test for cell in cells() for test in cell.tests}
+    named = {*FROZEN, *(test for cell in cells() for test in cell.tests)}
     assert {test for test in named if not names(test, with_processes | pure)} == set()
     processes = {test for test in named if test.startswith("tests/faults/")}
     assert {test for test in processes if not names(test, with_processes)} == set()

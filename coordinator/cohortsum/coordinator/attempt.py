@@ -284,9 +284,8 @@ class Attempt:
         """Run background work; if it fails, the round ends with a reason instead of waiting for ever."""
         try:
             await work
-        except (
-            FencedError
-        ):  # whoever has taken over goes on with this attempt: no site hears a word of its end
+        except FencedError:
+            # whoever has taken over goes on with this attempt: no site hears a word of its end
             self._log.error("round.fenced")
         except Exception as error:
             self._log.exception("round.failed", error=type(error).__name__)
