@@ -18,6 +18,7 @@
     │   ├── DataError               a table, column or value at this site
     │   └── PolicyError             this site's policy does not allow it
     ├── StoreError                  a durable log or store refuses a write
+    │   └── FencedError             another coordinator has taken over: this one may write nothing
     ├── RefusedError                what a caller asks for is refused; the sentence is written for that caller
     ├── LimitError                  a caller asks for more than its share; the sentence is written for that caller
     ├── LineError                   the other end did not answer for as long as one was ready to wait
