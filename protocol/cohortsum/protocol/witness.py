@@ -49,6 +49,7 @@ class WitnessedRound:
         masked: what each survivor signed about its masked input.
         h1: hash of L1.
         h2: hash of U2.
+        statement: what they signed about this set, 32 bytes.
         signers: the survivors whose signatures name this very set, at least t.
     """
 
@@ -67,6 +68,7 @@ class WitnessedRound:
     masked: Mapping[int, MaskedInput] = field(repr=False)
     h1: bytes
     h2: bytes
+    statement: bytes
     signers: tuple[int, ...]
 
     @property
@@ -170,6 +172,7 @@ def witnessed(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Witnes
         {index: message for index, (_, message) in members.items()},
         held.h1,
         held.h2,
+        stands_by,
         signers,
     )
 
