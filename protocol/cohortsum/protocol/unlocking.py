@@ -5,6 +5,7 @@ this context alone. The trustee holds the outer lock and nothing else: what it d
 uniform to it whatever it was handed. It decrypts once in a context, and believes neither the coordinator nor any single site:
 
 ==  ======================================================================================================================
+T0  (sites) the key of a round is signed by the roster's one trustee for this very context, under the study's parameters
 T1  the signed messages show, to a witness (`witness`), one survivor set that t sites stand by, within every bound of the study
 T2  the gate, added up again from what its owners signed, suffices
 T3  it drew a key for this very context, and has decrypted nothing under it but, at most, this very sum
@@ -14,17 +15,24 @@ T4  of this study it has decrypted nothing but sums over these very survivors
 It cannot see that the ciphertext is the sum over these survivors: another one decrypts to a vector that no opened seed unmasks.
 """
 
-from collections.abc import Iterable
+import hmac
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.crypto.bfv import EncryptionKey, Parameters
+from cohortsum.crypto.encoding import digest
+from cohortsum.crypto.errors import ConfigurationError, CryptoError, RemoteProtocolError
+from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.envelope import open_envelope
-from cohortsum.protocol.messages import Envelope, GateOpening
+from cohortsum.protocol.messages import EncryptionKeyOffer, Envelope, GateOpening, Packet
 from cohortsum.protocol.opening import Sworn, check_gate, checked_gate
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.proof import Transcript
-from cohortsum.protocol.roster import Role, Roster
+from cohortsum.protocol.roster import Identity, Role, Roster
 from cohortsum.protocol.witness import WitnessedRound, witnessed
+
+PARAMETERS = "cohortsum/v1/encryption-parameters"
+KEY = "cohortsum/v1/encryption-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +68,69 @@ def permit(
     if any(survivors != proven.survivors for survivors in decrypted):
         raise RemoteProtocolError("T4", "a sum of this study over other sites was decrypted before")
     return proven
+
+
+def parameters_digest(parameters: Parameters) -> bytes:
+    """Return the digest by which a trustee names the parameters of its key."""
+    return digest(PARAMETERS, parameters.encode())
+
+
+def key_digest(key: bytes) -> bytes:
+    """Return the digest by which a trustee names a public key."""
+    return digest(KEY, key)
+
+
+def trustee_of(roster: Roster) -> Identity:
+    """Return the one trustee of a roster; raises ConfigurationError where there is none, or more than one."""
+    trustees = roster.of_role(Role.TRUSTEE)
+    if len(trustees) != 1:
+        raise ConfigurationError(
+            f"two_key needs one trustee in the roster, roster version {roster.version} has {len(trustees)}; have the operator "
+            "admit one, or write mode: masking"
+        )
+    return trustees[0]
+
+
+def offer_attachments(offer: Packet) -> tuple[bytes, ...]:
+    """Return what travels with the opening of a round: the trustee's signed offer, and its public key."""
+    return packet_to_bytes(Packet(offer.envelope)), *offer.attachments
+
+
+def offered_key(
+    attachments: Sequence[bytes], context: bytes, parameters: Parameters | None, roster: Roster
+) -> EncryptionKey | None:
+    """T0: return the key behind what came with an opening, or None where the plan encrypts nothing.
+
+    Args:
+        attachments: as they came.
+        context: of the round.
+        parameters: of the plan.
+        roster: the pinned roster.
+
+    Raises RemoteProtocolError (T0, and M1 to M4 for the offer itself).
+    """
+    if parameters is None:
+        if attachments:
+            raise RemoteProtocolError("T0", "a key for a round whose study does not encrypt")
+        return None
+    if len(attachments) != 2:
+        raise RemoteProtocolError("T0", "the opening comes without the key of the trustee")
+    offer = packet_from_bytes(attachments[0])
+    return check_offer(Packet(offer.envelope, (attachments[1],)), context, parameters, roster)
+
+
+def check_offer(packet: Packet, context: bytes, parameters: Parameters, roster: Roster) -> EncryptionKey:
+    """T0: return the key that the roster's trustee offers for a context; raises RemoteProtocolError for any other."""
+    trustee = trustee_of(roster)
+    offer = open_envelope(packet.envelope, EncryptionKeyOffer, context, roster, Role.TRUSTEE)
+    if packet.envelope.sender != trustee.id or len(packet.attachments) != 1:
+        raise RemoteProtocolError("T0", "the key is not the one that the trustee offers")
+    (key,) = packet.attachments
+    if not hmac.compare_digest(offer.parameters, parameters_digest(parameters)):
+        raise RemoteProtocolError("T0", "the trustee offers a key under other parameters than the study's")
+    if not hmac.compare_digest(offer.key, key_digest(key)):
+        raise RemoteProtocolError("T0", "the key is another one than the trustee signed")
+    try:
+        return EncryptionKey.from_bytes(key, parameters)
+    except CryptoError as error:
+        raise RemoteProtocolError("T0", f"the trustee's key cannot be used: {error.message}") from error
