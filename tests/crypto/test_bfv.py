@@ -133,7 +133,9 @@ def test_two_thousand_fresh_ciphertexts_add_up(site: EncryptionKey, trustee: Dec
     for place in range(rounds * many):
         total.add([fresh[place % many]])
     for place in range(many):
-        expected = [at + rounds * int(word) for at, word in zip(expected, residues(f"fresh {place}", 8), strict=True)]
+        expected = [
+            at + rounds * int(word) for at, word in zip(expected, residues(f"fresh {place}", 8), strict=True)
+        ]
     words = joined(list(total.framed()))
     assert trustee.decrypt(words, 8).tolist() == [value % PRIME for value in expected]
 
@@ -185,7 +187,9 @@ def test_a_number_that_is_no_residue_is_refused_before_encoding(site: Encryption
         site.encrypt(np.array([0, value], dtype=np.uint64))
 
 
-@pytest.mark.parametrize("values", [np.zeros(2), np.zeros(2, dtype=np.int64), np.zeros((2, 2), dtype=np.uint64)])
+@pytest.mark.parametrize(
+    "values", [np.zeros(2), np.zeros(2, dtype=np.int64), np.zeros((2, 2), dtype=np.uint64)]
+)
 def test_other_arrays_are_refused(site: EncryptionKey, values: Vector) -> None:
     with pytest.raises(ValueError, match="one-dimensional uint64"):
         site.encrypt(values)
@@ -194,7 +198,9 @@ def test_other_arrays_are_refused(site: EncryptionKey, values: Vector) -> None:
 # Keys that are refused
 
 
-def made(scheme: str = "BFV", degree: int = N, modulus: int = PRIME, bits: tuple[int, ...] = (50, 50, 50)) -> Context:
+def made(
+    scheme: str = "BFV", degree: int = N, modulus: int = PRIME, bits: tuple[int, ...] = (50, 50, 50)
+) -> Context:
     return library().context(getattr(library().SCHEME_TYPE, scheme), degree, modulus, list(bits), n_threads=1)
 
 
@@ -225,8 +231,14 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "a symmetric key": (lambda: symmetric(True), "symmetric"),
     "CKKS": (lambda: shared(made("CKKS")), "CKKS is approximate"),
     "CKKS as it is usual": (lambda: shared(made("CKKS", bits=(60, 40, 40))), "CKKS is approximate"),
-    "a smaller ring": (lambda: shared(made(degree=4096, modulus=1032193, bits=(36, 36))), "expected ring degree 8192"),
-    "another plain modulus": (lambda: shared(made(modulus=1032193)), f"expected plain modulus {PRIME}, got 1032193"),
+    "a smaller ring": (
+        lambda: shared(made(degree=4096, modulus=1032193, bits=(36, 36))),
+        "expected ring degree 8192",
+    ),
+    "another plain modulus": (
+        lambda: shared(made(modulus=1032193)),
+        f"expected plain modulus {PRIME}, got 1032193",
+    ),
     "other coefficient moduli": (lambda: shared(made(bits=(50, 50, 49))), "expected coefficient moduli"),
     "fewer coefficient moduli": (lambda: shared(made(bits=(60, 60))), "expected coefficient moduli"),
     "nothing": (lambda: b"", "not a context"),
@@ -243,8 +255,12 @@ def test_a_key_that_is_not_the_rounds_public_key_is_refused(name: str) -> None:
         EncryptionKey.from_bytes(data, STANDARD)
 
 
-@pytest.mark.parametrize(("secret", "relin", "message"), [(True, False, "such as a secret"), (False, True, "without Galois")])
-def test_keys_below_the_limit_of_size_are_found_by_their_fields(secret: bool, relin: bool, message: str) -> None:
+@pytest.mark.parametrize(
+    ("secret", "relin", "message"), [(True, False, "such as a secret"), (False, True, "without Galois")]
+)
+def test_keys_below_the_limit_of_size_are_found_by_their_fields(
+    secret: bool, relin: bool, message: str
+) -> None:
     """A smaller ring's secret and evaluation keys would pass the limit of size."""
     data = shared(made(degree=2048, modulus=12289, bits=(27, 27)), secret=secret, relin=relin)
     assert len(data) < STANDARD.most_key_bytes
@@ -334,7 +350,9 @@ def other_round(bits: tuple[int, ...] = (50, 50, 50), modulus: int = PRIME) -> b
         ("a context", "fills 8192 slots"),
     ],
 )
-def test_a_ciphertext_of_another_make_is_refused(site: EncryptionKey, frame: Vector, name: str, message: str) -> None:
+def test_a_ciphertext_of_another_make_is_refused(
+    site: EncryptionKey, frame: Vector, name: str, message: str
+) -> None:
     good = inside(frame)
     seal = good[8:]
     bytes_of: dict[str, Callable[[], bytes]] = {
@@ -379,7 +397,12 @@ def seal_body(site: EncryptionKey, coefficients: Vector, form: int) -> bytes:
     """Return what follows SEAL's header: id, form, sizes, scale, and an array with a header of its own."""
     ids = site._context.seal_context().data.first_parms_id()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     numbers = b"".join(word.to_bytes(8, "little") for word in (2, N, 2))
-    head = b"".join(word.to_bytes(8, "little") for word in ids) + bytes([form]) + numbers + np.array([1.0]).tobytes()
+    head = (
+        b"".join(word.to_bytes(8, "little") for word in ids)
+        + bytes([form])
+        + numbers
+        + np.array([1.0]).tobytes()
+    )
     head += (1).to_bytes(8, "little")  # the correction factor, which BFV does not use
     array = len(coefficients).to_bytes(8, "little") + coefficients.astype("<u8").tobytes()
     return head + HEADER + (16 + len(array)).to_bytes(8, "little") + array
@@ -572,5 +595,7 @@ def test_parameters_encode_to_one_string_each() -> None:
 
 def test_without_tenseal_two_key_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tenseal", None)
-    with pytest.raises(ConfigurationError, match=r"two_key: needs the package tenseal.*or write mode: masking"):
+    with pytest.raises(
+        ConfigurationError, match=r"two_key: needs the package tenseal.*or write mode: masking"
+    ):
         DecryptionKey.draw(STANDARD)

@@ -246,7 +246,9 @@ def test_every_single_residue_is_as_likely_as_any_other() -> None:
 
 
 def test_the_statistic_sees_masks_that_are_reduced_instead_of_rejected() -> None:
-    modulus = 3 * 2**19 + 5  # of 2**21 words a quarter wraps: the low third of the residues is twice as likely
+    modulus = (
+        3 * 2**19 + 5
+    )  # of 2**21 words a quarter wraps: the low third of the residues is twice as likely
     words = expand(labelled("reduced")[0], WORDS)
     assert not spread_is_even((words & np.uint64(2**21 - 1)) % np.uint64(modulus), modulus, 256)
 

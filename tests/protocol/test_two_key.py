@@ -117,7 +117,7 @@ def test_a_ciphertext_of_another_round_or_key_is_refused_by_the_trustee() -> Non
         other.decrypt(consortium.uploads[0], consortium.numbers)
 
 
-# T0
+# K0
 
 
 def test_sites_take_no_key_but_the_trustees_for_this_very_context() -> None:
@@ -147,7 +147,7 @@ def test_a_site_that_is_offered_no_key_says_nothing() -> None:
     )
     consortium.run()
     assert {error.check for _, error in consortium.errors} == {
-        "T0",
+        "K0",
         "M4",
     }  # M4: the end of a round that none of them is in
     assert consortium.uploads == {}
@@ -165,7 +165,7 @@ def test_two_keys_for_one_context_are_two_openings_and_the_second_is_refused() -
 def test_a_coordinator_invites_nobody_without_a_key_and_takes_none_but_the_trustees() -> None:
     consortium = LockedConsortium(4)
     bare = CoordinatorRound(consortium.coordinator.setup, consortium.coordinator_key)
-    with pytest.raises(LocalProtocolError, match="T0"):
+    with pytest.raises(LocalProtocolError, match="K0"):
         bare.open()
     with pytest.raises(RemoteProtocolError, match="another round"):
         bare.lock(offer_of(bytes(32), consortium.roster, consortium.key))
@@ -174,7 +174,7 @@ def test_a_coordinator_invites_nobody_without_a_key_and_takes_none_but_the_trust
         masked.coordinator.lock(consortium.offer)
 
 
-# T1, T2, T4
+# K1, K2, K4
 
 
 def test_the_trustee_opens_no_second_set_of_a_study_and_nothing_that_too_few_signed() -> None:
@@ -184,7 +184,7 @@ def test_the_trustee_opens_no_second_set_of_a_study_and_nothing_that_too_few_sig
     assert request.gate == gate_told(consortium)
     plan, roster = consortium.plan, consortium.roster
     assert permit(request, plan, roster, [(0, 1, 2, 3, 4)]).survivors == (0, 1, 2, 3, 4)
-    with pytest.raises(RemoteProtocolError, match="T4"):
+    with pytest.raises(RemoteProtocolError, match="K4"):
         permit(request, plan, roster, [(0, 1, 2, 3)])
     few = replace(request.transcript, consistency=request.transcript.consistency[:1])
     with pytest.raises(RemoteProtocolError, match=r"R4\.3"):
