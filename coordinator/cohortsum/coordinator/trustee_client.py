@@ -17,12 +17,14 @@ import grpc
 import numpy as np
 import structlog
 
-from cohortsum.crypto.bfv import Parameters
+from cohortsum.coordinator.locking import UnlockedSum
+from cohortsum.coordinator.roll import Roll
+from cohortsum.crypto.bfv import STANDARD
 from cohortsum.crypto.certificates import certify, trust_anchor
 from cohortsum.crypto.errors import LineError, RefusedError, RemoteProtocolError
 from cohortsum.crypto.masks import WORD_BYTES, Vector
+from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION, envelope_from_wire, envelope_to_wire
-from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.limits import RETRY_AFTER, TRUSTEE_SIZES, caller_options
 from cohortsum.protocol.masking import words_digest, words_from_bytes
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
@@ -31,6 +33,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.protocol.transcript_wire import transcript_to_wire
 from cohortsum.protocol.unlocking import UnlockRequest, check_offer, check_unlocked, trustee_of
+from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.wire.v1 import service_pb2, trustee_pb2, trustee_pb2_grpc
 
@@ -47,66 +50,67 @@ Stub = trustee_pb2_grpc.TrusteeStub
 
 
 class TrusteeClient:
-    """Asks the trustee of one roster.
+    """Asks the trustee of a study's roster; a `locking.Trustee`.
 
     Args:
         target: host and port.
-        signer: the coordinator's identity.
-        roster: of the study, without denied identities; has exactly one trustee.
-        parameters: of the study's encryption.
-        patience_s: seconds for which a call is repeated while nobody answers.
-
-    Raises ConfigurationError where the roster has not exactly one trustee.
+        key: the coordinator's identity key.
+        roll: returns who counts now.
     """
 
-    def __init__(
-        self, target: str, signer: Signer, roster: Roster, parameters: Parameters, patience_s: float
-    ) -> None:
-        self._target, self._signer, self._roster = target, signer, roster
-        self._parameters, self._patience_s = parameters, patience_s
-        self._trustee = trustee_of(roster)
+    def __init__(self, target: str, key: IdentityKey, roll: Callable[[], Roll]) -> None:
+        self._target, self._key, self._roll = target, key, roll
 
-    async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes) -> Packet:
+    async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes, wait_s: float) -> Packet:
         """Return the trustee's signed offer of a key for an attempt, with the key attached.
 
         Args:
             signed: the study, as its statistician signed it.
             opening: of the attempt, as this coordinator signed it.
             context: of the attempt, 32 bytes.
+            wait_s: seconds for which the call is repeated while nobody answers.
 
         Raises:
-            LineError: nobody answered for as long as patience lasts.
+            LineError: nobody answered for so long.
             RefusedError: the trustee refuses, with its sentence.
             RemoteProtocolError: M1 to M4 and T0, where the offer is not one that sites would take.
+            ConfigurationError: the study's roster has not exactly one trustee.
         """
+        roster = self._roster(signed)
         request = trustee_pb2.OfferRequest(
             wire_version=WIRE_VERSION, study=_study_to_wire(signed), opening=envelope_to_wire(opening)
         )
 
         async def ask(stub: "trustee_pb2_grpc.TrusteeAsyncStub") -> trustee_pb2.OfferReply | None:
-            return await stub.Offer(request, timeout=OFFER_TIMEOUT_S)
+            return await stub.Offer(request, timeout=min(OFFER_TIMEOUT_S, wait_s))
 
-        reply = await self._asked(ask)
+        reply = await self._asked(ask, roster, wait_s)
         if reply is None:
-            raise self._no_message()
+            raise _no_message()
         packet = Packet(envelope_from_wire(reply.offer), (reply.key,))
-        await asyncio.to_thread(check_offer, packet, context, self._parameters, self._roster)
+        await asyncio.to_thread(check_offer, packet, context, STANDARD, roster)
         return packet
 
     async def unlock(
-        self, signed: SignedStudy, request: UnlockRequest, context: bytes, ciphertexts: Vector, length: int
-    ) -> Vector:
-        """Return the masked sum of an attempt, (length,) uint64 residues modulo p, as the trustee decrypted and signed it.
+        self,
+        signed: SignedStudy,
+        request: UnlockRequest,
+        ciphertexts: Vector,
+        length: int,
+        wait_s: float,
+    ) -> UnlockedSum:
+        """Return the masked sum of an attempt, residues modulo p, as the trustee decrypted and signed it.
 
         Args:
             signed: the study, as its statistician signed it.
             request: what the trustee believes instead of us.
-            context: of the attempt, 32 bytes.
-            ciphertexts: the sum of the survivors' framed ciphertexts, ``parameters.words(length)`` words.
+            ciphertexts: the sum of the survivors' framed ciphertexts, ``STANDARD.words(length)`` words.
             length: how many numbers travelled.
+            wait_s: seconds for which the call is repeated while nobody answers.
 
         Raises as `offer`; RemoteProtocolError is T3 where the answer is not the one that the trustee signed.
         """
+        roster, context = self._roster(signed), request.transcript.opening.context
         said = trustee_pb2.UnlockRequest(
             wire_version=WIRE_VERSION,
             study=_study_to_wire(signed),
@@ -116,45 +120,33 @@ class TrusteeClient:
         )
         timeout_s = UNLOCK_TIMEOUT_S + ciphertexts.nbytes / 1e5
 
-        async def ask(stub: "trustee_pb2_grpc.TrusteeAsyncStub") -> tuple[Envelope, Vector]:
-            return await self._read(stub.Unlock(_pieces(said, ciphertexts), timeout=timeout_s), length)
+        async def ask(stub: "trustee_pb2_grpc.TrusteeAsyncStub") -> UnlockedSum:
+            return await _read(stub.Unlock(_pieces(said, ciphertexts), timeout=timeout_s), length)
 
-        envelope, masked = await self._asked(ask)
+        unlocked = await self._asked(ask, roster, wait_s)
         expected = Unlocked(
-            statement_of(request.transcript, self._roster), words_digest(ciphertexts), words_digest(masked)
+            statement_of(request.transcript, self._roll().whole(roster.version)),
+            words_digest(ciphertexts),
+            words_digest(unlocked.words),
         )
-        check_unlocked(envelope, expected, context, self._roster)
-        if np.any(masked >= np.uint64(self._parameters.modulus)):
-            raise RemoteProtocolError(
-                "T3", f"{self._trustee.id} signed words that are no residues", self._trustee.id
-            )
-        return masked
+        check_unlocked(unlocked.envelope, expected, context, roster)
+        if np.any(unlocked.words >= np.uint64(STANDARD.modulus)):
+            raise RemoteProtocolError("T3", "the trustee signed words that are no residues")
+        return unlocked
 
-    async def _read(
-        self, call: AsyncIterable[trustee_pb2.UnlockedPiece | None], length: int
-    ) -> tuple[Envelope, Vector]:
-        """Return the signed answer and the words behind it, of which there are ``length``."""
-        envelope: Envelope | None = None
-        data = bytearray()
-        async for piece in call:
-            if piece is None:
-                raise self._no_message()
-            if envelope is None:
-                envelope = envelope_from_wire(piece.unlocked)
-                continue
-            data += piece.words
-            if not piece.words or len(data) > WORD_BYTES * length:
-                break
-        if envelope is None or len(data) != WORD_BYTES * length:
-            raise RemoteProtocolError(
-                "T3", f"{self._trustee.id} answers with another number of words than {length}"
-            )
-        return envelope, words_from_bytes(bytes(data))
+    def _roster(self, signed: SignedStudy) -> Roster:
+        """Return the roster that a study names, without denied identities."""
+        return self._roll().counted(parse_canonical(signed.canonical).roster)
 
-    async def _asked(self, ask: "Callable[[trustee_pb2_grpc.TrusteeAsyncStub], Awaitable[R]]") -> R:
+    async def _asked(
+        self,
+        ask: "Callable[[trustee_pb2_grpc.TrusteeAsyncStub], Awaitable[R]]",
+        roster: Roster,
+        wait_s: float,
+    ) -> R:
         loop = asyncio.get_running_loop()
-        pause_s, until_s = FIRST_PAUSE_S, loop.time() + self._patience_s
-        async with self._channel() as channel:
+        pause_s, until_s = FIRST_PAUSE_S, loop.time() + wait_s
+        async with self._channel(roster) as channel:
             served = trustee_pb2.DESCRIPTOR.services_by_name["Trustee"]
             stub = Stub(cast("grpc.aio.Channel", CheckedChannel(channel, served)))
             while True:
@@ -164,29 +156,48 @@ class TrusteeClient:
                     later_s = _retry_after_s(error)
                     if error.code() not in DOWN and later_s is None:
                         raise RefusedError(f"the trustee refuses: {error.details()}") from error
-                    wait_s = max(pause_s, min(later_s or 0.0, LONGEST_PAUSE_S))
-                    if loop.time() + wait_s >= until_s:
+                    rest_s = max(pause_s, min(later_s or 0.0, LONGEST_PAUSE_S))
+                    if loop.time() + rest_s >= until_s:
                         raise LineError(
                             f"the trustee at {self._target} does not answer; check `trustee` in coordinator.yaml, the network, and "
                             "that `cohortsum trustee run` serves there"
                         ) from error
-                    log.info("trustee.down", status=error.code().name, next_try_s=round(wait_s, 1))
-                    await asyncio.sleep(wait_s + wait_s * secrets.randbelow(1000) / 2000)
+                    log.info("trustee.down", status=error.code().name, next_try_s=round(rest_s, 1))
+                    await asyncio.sleep(rest_s + rest_s * secrets.randbelow(1000) / 2000)
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     @asynccontextmanager
-    async def _channel(self) -> AsyncGenerator[grpc.aio.Channel]:
+    async def _channel(self, roster: Roster) -> AsyncGenerator[grpc.aio.Channel]:
         """Open a line with TLS 1.3 on which both ends prove an identity of the roster."""
-        now, signer = datetime.now(UTC), self._signer
-        tls = certify(signer.key, signer.identity.id, now, LIFETIME)
-        anchor = trust_anchor(self._trustee.id, self._trustee.key, now)
+        now, trustee = datetime.now(UTC), trustee_of(roster)
+        tls = certify(self._key, roster.coordinator.id, now, LIFETIME)
+        anchor = trust_anchor(trustee.id, trustee.key, now)
         credentials = grpc.ssl_channel_credentials(anchor, tls.private_key, tls.certificate)
-        options = [("grpc.ssl_target_name_override", self._trustee.id), *caller_options(TRUSTEE_SIZES)]
+        options = [("grpc.ssl_target_name_override", trustee.id), *caller_options(TRUSTEE_SIZES)]
         async with grpc.aio.secure_channel(self._target, credentials, options=options) as channel:
             yield channel
 
-    def _no_message(self) -> RemoteProtocolError:
-        return RemoteProtocolError("M2", f"the reply of {self._trustee.id} is no message of this call")
+
+async def _read(call: AsyncIterable[trustee_pb2.UnlockedPiece | None], length: int) -> UnlockedSum:
+    """Return the signed answer and the words behind it, of which there are ``length``."""
+    envelope: Envelope | None = None
+    data = bytearray()
+    async for piece in call:
+        if piece is None:
+            raise _no_message()
+        if envelope is None:
+            envelope = envelope_from_wire(piece.unlocked)
+            continue
+        data += piece.words
+        if not piece.words or len(data) > WORD_BYTES * length:
+            break
+    if envelope is None or len(data) != WORD_BYTES * length:
+        raise RemoteProtocolError("T3", f"the trustee answers with another number of words than {length}")
+    return UnlockedSum(envelope, words_from_bytes(bytes(data)))
+
+
+def _no_message() -> RemoteProtocolError:
+    return RemoteProtocolError("M2", "the trustee's reply is no message of this call")
 
 
 def _study_to_wire(signed: SignedStudy) -> service_pb2.SignedStudy:

@@ -5,6 +5,7 @@ this context alone. The trustee holds the outer lock and nothing else: what it d
 uniform to it whatever it was handed. It decrypts once in a context, and believes neither the coordinator nor any single site:
 
 ==  ======================================================================================================================
+T0  (sites) the key of a round is signed by the roster's one trustee for this very context, under the study's parameters
 T1  the signed messages show, to a witness (`witness`), one survivor set that t sites stand by, within every bound of the study
 T2  the gate, added up again from what its owners signed, suffices
 T3  it drew a key for this very context, and has decrypted nothing under it but, at most, this very sum
@@ -12,18 +13,16 @@ T4  of this study it has decrypted nothing but sums over these very survivors
 ==  ======================================================================================================================
 
 It cannot see that the ciphertext is the sum over these survivors: another one decrypts to a vector that no opened seed unmasks.
-
-Sites in turn believe the trustee's signature and nothing else about a key that the coordinator brings them (T0): it is the one trustee
-of the roster that offers it, for this context, under the study's parameters.
 """
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cohortsum.crypto.bfv import EncryptionKey, Parameters
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import ConfigurationError, CryptoError, RemoteProtocolError
+from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.envelope import open_envelope
 from cohortsum.protocol.messages import EncryptionKeyOffer, Envelope, GateOpening, Packet, Unlocked
 from cohortsum.protocol.opening import Sworn, check_gate, checked_gate
@@ -71,64 +70,83 @@ def permit(
     return proven
 
 
-def trustee_of(roster: Roster) -> Identity:
-    """Return the one trustee of a roster; raises ConfigurationError where there is none, or more than one."""
-    held = roster.of_role(Role.TRUSTEE)
-    if len(held) != 1:
-        raise ConfigurationError(
-            f"protection.mode two_key: roster version {roster.version} has {len(held)} trustees, and exactly one holds the second "
-            "key; ask the operator to admit one, or to revoke all others, or write mode: masking"
-        )
-    return held[0]
-
-
 def parameters_digest(parameters: Parameters) -> bytes:
-    """Return the digest by which an offer names the parameters of its key, 32 bytes."""
+    """Return the digest by which a trustee names the parameters of its key."""
     return digest(PARAMETERS, parameters.encode())
 
 
-def key_digest(data: bytes) -> bytes:
-    """Return the digest by which an offer names a public key, 32 bytes."""
-    return digest(KEY, data)
+def key_digest(key: bytes) -> bytes:
+    """Return the digest by which a trustee names a public key."""
+    return digest(KEY, key)
 
 
-def offer_of(parameters: Parameters, public: bytes) -> EncryptionKeyOffer:
+def offer_of(parameters: Parameters, key: bytes) -> EncryptionKeyOffer:
     """Return what a trustee signs about a public key."""
-    return EncryptionKeyOffer(parameters_digest(parameters), key_digest(public))
+    return EncryptionKeyOffer(parameters_digest(parameters), key_digest(key))
+
+
+def trustee_of(roster: Roster) -> Identity:
+    """Return the one trustee of a roster; raises ConfigurationError where there is none, or more than one."""
+    trustees = roster.of_role(Role.TRUSTEE)
+    if len(trustees) != 1:
+        raise ConfigurationError(
+            f"two_key needs one trustee in the roster, roster version {roster.version} has {len(trustees)}; have the operator "
+            "admit one, or write mode: masking"
+        )
+    return trustees[0]
+
+
+def offer_attachments(offer: Packet) -> tuple[bytes, ...]:
+    """Return what travels with the opening of a round: the trustee's signed offer, and its public key."""
+    return packet_to_bytes(Packet(offer.envelope)), *offer.attachments
+
+
+def offered_key(
+    attachments: Sequence[bytes], context: bytes, parameters: Parameters | None, roster: Roster
+) -> EncryptionKey | None:
+    """T0: return the key behind what came with an opening, or None where the plan encrypts nothing.
+
+    Args:
+        attachments: as they came.
+        context: of the round.
+        parameters: of the plan.
+        roster: the pinned roster.
+
+    Raises RemoteProtocolError (T0, and M1 to M4 for the offer itself).
+    """
+    if parameters is None:
+        if attachments:
+            raise RemoteProtocolError("T0", "a key for a round whose study does not encrypt")
+        return None
+    if len(attachments) != 2:
+        raise RemoteProtocolError("T0", "the opening comes without the key of the trustee")
+    offer = packet_from_bytes(attachments[0])
+    return check_offer(Packet(offer.envelope, (attachments[1],)), context, parameters, roster)
 
 
 def check_offer(packet: Packet, context: bytes, parameters: Parameters, roster: Roster) -> EncryptionKey:
-    """T0: return the key that the roster's one trustee offers for a context.
-
-    Args:
-        packet: the offer, with the public key as its only attachment.
-        context: of the attempt, as the caller derived it.
-        parameters: of the study.
-        roster: as pinned, without denied identities.
-
-    Raises:
-        RemoteProtocolError: M1 to M4 for the offer's envelope; T0 where it is not the one trustee's, or of other parameters, or comes
-            with another key than it names or with one that is no public key of these parameters.
-        ConfigurationError: the roster has not exactly one trustee, or this installation cannot encrypt.
-    """
+    """T0: return the key that the roster's trustee offers for a context; raises RemoteProtocolError for any other."""
     trustee = trustee_of(roster)
     offer = open_envelope(packet.envelope, EncryptionKeyOffer, context, roster, Role.TRUSTEE)
+    if packet.envelope.sender != trustee.id or len(packet.attachments) != 1:
+        raise RemoteProtocolError("T0", "the key is not the one that the trustee offers")
+    (key,) = packet.attachments
     if not hmac.compare_digest(offer.parameters, parameters_digest(parameters)):
-        raise RemoteProtocolError("T0", f"{trustee.id} offers a key of other parameters than the study's")
-    (key,) = packet.attachments if len(packet.attachments) == 1 else (b"",)
+        raise RemoteProtocolError("T0", "the trustee offers a key under other parameters than the study's")
     if not hmac.compare_digest(offer.key, key_digest(key)):
-        raise RemoteProtocolError("T0", f"the key beside the offer is not the one that {trustee.id} signed")
+        raise RemoteProtocolError("T0", "the key is another one than the trustee signed")
     try:
         return EncryptionKey.from_bytes(key, parameters)
     except CryptoError as error:
-        raise RemoteProtocolError("T0", error.message, trustee.id) from error
+        raise RemoteProtocolError("T0", f"the trustee's key cannot be used: {error.message}") from error
 
 
 def check_unlocked(envelope: Envelope, expected: Unlocked, context: bytes, roster: Roster) -> None:
-    """Check that the roster's one trustee signed that this sum of ciphertexts decrypted to these masked words.
+    """Check that the roster's trustee signed that this sum of ciphertexts decrypted to these masked words.
 
     Raises RemoteProtocolError M1 to M4, and T3 where it signed something else.
     """
     trustee = trustee_of(roster)
-    if open_envelope(envelope, Unlocked, context, roster, Role.TRUSTEE) != expected:
-        raise RemoteProtocolError("T3", f"{trustee.id} signed another sum than this one", trustee.id)
+    said = open_envelope(envelope, Unlocked, context, roster, Role.TRUSTEE)
+    if envelope.sender != trustee.id or said != expected:
+        raise RemoteProtocolError("T3", f"{trustee.id} signed another sum than this one")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cohortsum.crypto.bfv import STANDARD, DecryptionKey, Parameters
+from cohortsum.crypto.bfv import DecryptionKey, Parameters
 from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
@@ -34,7 +34,7 @@ from cohortsum.protocol.proof import read_opening
 from cohortsum.protocol.roster import Roster
 from cohortsum.protocol.unlocking import UnlockRequest, offer_of, permit, trustee_of
 from cohortsum.protocol.witness import WitnessedRound
-from cohortsum.study.definition import FrozenStudy, parse_canonical
+from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.trustee.keys import Answer, Draw, KeyRing
@@ -248,10 +248,14 @@ class Desk:
             if trustee_of(counted).id != self._identity:
                 raise RefusedError(f"'{self._identity}' is not the trustee of roster version {version}")
             signer = Signer(counted.identities[self._identity], self._key)
-            parameters = encryption_of(study)
             if study.expires < self._now().date():
                 raise RefusedError(f"study {study.study} expired on {study.expires}")
             plan = plan_study(study, whole)
+            parameters = plan.round.encryption
+            if parameters is None:
+                raise RefusedError(
+                    f"study {study.study} does not ask for protection.mode two_key; no key is offered"
+                )
         except (
             AuthenticationError,
             ConfigurationError,
@@ -293,10 +297,3 @@ class Desk:
                 self._noted.clear()
             self._noted.add((context, what))
             self._ledger.note(Deed(DeedKind.DECRYPTION_REFUSED, held.study, context, detail=what))
-
-
-def encryption_of(study: FrozenStudy) -> Parameters:
-    """Return the parameters under which a study's data are encrypted; raises RefusedError for one that has none."""
-    if study.protection.mode != "two_key":
-        raise RefusedError(f"study {study.study} does not ask for protection.mode two_key; no key is offered")
-    return STANDARD

@@ -7,7 +7,7 @@ from cohortsum.study.definition.frozen import FrozenStudy
 def refuse_unbuilt(study: FrozenStudy) -> None:
     """Raise NotInThisVersionError naming every field that asks for something not built; loading never does."""
     wanted = [
-        (study.protection.mode != "masking", f"protection.mode {study.protection.mode}", "mode: masking"),
+        (study.protection.mode == "committee", "protection.mode committee", "mode: masking"),
         (study.protection.committee is not None, "protection.committee", "no committee"),
         (study.enrol.start == "manual", "enrol.start manual", "start: at_deadline"),
         (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),
