@@ -24,7 +24,7 @@ from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import ConfigurationError, CryptoError, RemoteProtocolError
 from cohortsum.protocol.codec import packet_from_bytes, packet_to_bytes
 from cohortsum.protocol.envelope import open_envelope
-from cohortsum.protocol.messages import EncryptionKeyOffer, Envelope, GateOpening, Packet
+from cohortsum.protocol.messages import EncryptionKeyOffer, Envelope, GateOpening, Packet, Unlocked
 from cohortsum.protocol.opening import Sworn, check_gate, checked_gate
 from cohortsum.protocol.plan import RoundPlan
 from cohortsum.protocol.proof import Transcript
@@ -78,6 +78,11 @@ def parameters_digest(parameters: Parameters) -> bytes:
 def key_digest(key: bytes) -> bytes:
     """Return the digest by which a trustee names a public key."""
     return digest(KEY, key)
+
+
+def offer_of(parameters: Parameters, key: bytes) -> EncryptionKeyOffer:
+    """Return what a trustee signs about a public key."""
+    return EncryptionKeyOffer(parameters_digest(parameters), key_digest(key))
 
 
 def trustee_of(roster: Roster) -> Identity:
@@ -134,3 +139,14 @@ def check_offer(packet: Packet, context: bytes, parameters: Parameters, roster: 
         return EncryptionKey.from_bytes(key, parameters)
     except CryptoError as error:
         raise RemoteProtocolError("K0", f"the trustee's key cannot be used: {error.message}") from error
+
+
+def check_unlocked(envelope: Envelope, expected: Unlocked, context: bytes, roster: Roster) -> None:
+    """Check that the roster's trustee signed that this sum of ciphertexts decrypted to these masked words.
+
+    Raises RemoteProtocolError M1 to M4, and K3 where it signed something else.
+    """
+    trustee = trustee_of(roster)
+    said = open_envelope(envelope, Unlocked, context, roster, Role.TRUSTEE)
+    if envelope.sender != trustee.id or said != expected:
+        raise RemoteProtocolError("K3", f"{trustee.id} signed another sum than this one")
