@@ -6,16 +6,17 @@ approximate: masks would not cancel, and its decryptions give away the key (Li a
 schemes have the same weakness where a decryption may fail (Cheon, Hong and Kim, ePrint 2024/127). So a plaintext leaves a
 `DecryptionKey` only where it is certain to be exact, and nothing else about a ciphertext does, no noise and no phase.
 
-**Parameters.** N = 8192, p of 45 bits with p = 1 mod 2 N, which slots need, and three coefficient moduli of 50 bits, the last of
-which SEAL keeps for keys: q has 100 bits in ciphertexts. 150 bits are well within the 218 that the Homomorphic Encryption
-Standard (2018) allows for 128-bit security at this degree.
+**Parameters.** N = 8192, p of 60 bits with p = 1 mod 2 N, which slots need, and three coefficient moduli of 54 bits, the last of
+which SEAL keeps for keys: q has 108 bits in ciphertexts. 162 bits are well within the 218 that the Homomorphic Encryption
+Standard (2018) allows for 128-bit security at this degree. 60 bits are the most that SEAL takes for p: the grid of the sums is then
+hardly coarser than modulo 2**64.
 
 **Noise.** A ciphertext decrypts exactly while its invariant noise v, as the SEAL 2.3.1 manual defines it, is below 1/2: p / q times
 the ciphertext's phase is the plaintext plus v, modulo p. Phases add, so noises add: n ciphertexts have at most n times the noise of
 one. A fresh one has at most p / q times these terms: the errors of key and encryption, each coefficient within 21, times
-ternary polynomials, 21 (2 N + 1) in all, which the switch from 150 to 100 bits divides by 2**50; that switch's rounding, (N + 1) / 2;
-the rounding of the scaled plaintext, 1/2. Together less than 4098 p / q < 2**-42.9. A sum of 65,535 stays below 2**-26.9, with
-certainty, not only with high probability: 25 bits are left.
+ternary polynomials, 21 (2 N + 1) in all, which the switch from 162 to 108 bits divides by 2**54; that switch's rounding, (N + 1) / 2;
+the rounding of the scaled plaintext, 1/2. Together less than 4098 p / q < 2**-35.9. A sum of 65,535 stays below 2**-19.9, with
+certainty, not only with high probability: 18 bits are left.
 
 **Wrong keys.** SEAL decrypts a ciphertext of another key to garbage without an error. Garbage has no noise budget left, so
 `DecryptionKey.decrypt` refuses it, as it does a sum with a hostile summand of great noise.
@@ -40,8 +41,8 @@ from cohortsum.crypto.errors import CryptoError, PublicKeyError
 from cohortsum.crypto.masks import WORD_BYTES, Vector
 from cohortsum.crypto.tenseal_seam import LIBRARY_ERRORS, Context, EncryptedVector, library
 
-PRIME = 35_184_371_613_697
-"""The plaintext prime of two-key mode: the greatest below 2**45 that is 1 modulo 16384."""
+PRIME = 1_152_921_504_606_830_593
+"""The plaintext prime of two-key mode: the greatest below 2**60 that is 1 modulo 16384."""
 
 SECURE_BITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 """Greatest size of all coefficient moduli for 128-bit security, by ring degree (Homomorphic Encryption Standard, table 1)."""
@@ -109,7 +110,7 @@ class Parameters:
         )
 
 
-STANDARD = Parameters(8192, PRIME, (50, 50, 50))
+STANDARD = Parameters(8192, PRIME, (54, 54, 54))
 """The parameters of two-key mode."""
 
 
