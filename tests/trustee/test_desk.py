@@ -287,7 +287,7 @@ def test_no_altered_message_opens_anything(
     value = getattr(held[place], part)
     wrong = value + "x" if isinstance(value, str) else flip(value, at % len(value))
     changed = (*held[:place], replace(held[place], **{part: wrong}), *held[place + 1 :])
-    meddled = replace(transcript, **{name: changed[0] if name == "opening" else changed})
+    meddled = replace(transcript, **{name: changed[0] if name == "opening" else changed})  # type: ignore[arg-type]  # the field that `name` says
     request = replace(played.request, transcript=meddled)
     asked = partial(office.desk.permitted, played.by_statistician, request, played.length)
     assert refusal(asked) in {"M1", "M2", "M3", "M4", "R0.1"}

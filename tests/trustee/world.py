@@ -260,11 +260,11 @@ class Office:
             self.ring,
             self.ledger,
             self.numbers,
-            self._draw,
+            self.draw,
             lambda: self.today,
         )
 
-    def _draw(self, parameters: Parameters) -> DecryptionKey:
+    def draw(self, parameters: Parameters) -> DecryptionKey:
         self.drawn += 1
         return drawing(self.seed)(parameters)
 
