@@ -55,7 +55,7 @@ def numbers_of(consortium: LockedConsortium, sites: Sequence[int]) -> list[int]:
 def without(words: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes]) -> list[int]:
     """Return words with masks taken off, as signed numbers."""
     held = words.copy()
-    add_over(held, plus, minus, PRIME)
+    add_over(held, plus, minus, modulus=PRIME)
     return [int(value) for value in signed(held, PRIME)]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -88,8 +89,10 @@ class AtHand:
 class LockedLoopback(Loopback):
     """A consortium on loopback with a trustee; `restart` replaces the coordinator under nodes that stay."""
 
-    def __init__(self, folder: Path, sites: int = 5, study: str = STUDY, gather_s: float = LIMIT_S) -> None:
-        super().__init__(folder, sites, study, gather_s=gather_s, guests=(GUEST,))
+    def __init__(
+        self, folder: Path, sites: int = 5, study: str = STUDY, guests: Iterable[str] = (GUEST,)
+    ) -> None:
+        super().__init__(folder, sites, study, guests=guests)
         roll = Roll({self.roster.version: self.roster}, nobody_denied(self.roster.consortium))
         self.trustee = AtHand(folder, roll)
         self.ending: asyncio.Task[Outcome] | None = None
