@@ -96,7 +96,7 @@ def test_the_coordinator_gets_a_key_and_the_masked_sum(tmp_path: Path) -> None:
 def test_a_sum_of_several_pieces_travels_whole(tmp_path: Path) -> None:
     bands = "  bands: {kind: histogram, variables: [age], edges: [0, 25, 50, 75, 100]}"
     edges = ", ".join(str(edge / 10) for edge in range(1001))
-    more = (bands.replace("bands", f"b{number}").replace("0, 25, 50, 75, 100", edges) for number in range(35))
+    more = (bands.replace("bands", f"b{number}").replace("0, 25, 50, 75, 100", edges) for number in range(26))
     played = round_of("pieces", (), (bands, "\n".join(more)))
     assert 8 * STANDARD.words(played.length) > MAX_CHUNK_BYTES
 
