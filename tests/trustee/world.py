@@ -234,7 +234,7 @@ class Played(Consortium):
         """Return what the coordinator gets out of a masked sum."""
         assert self.keys is not None
         total = words.copy()
-        add_over(total, self.keys.plus, self.keys.minus, STANDARD.modulus)
+        add_over(total, self.keys.plus, self.keys.minus, modulus=STANDARD.modulus)
         return [int(word) for word in total]
 
     def expected_sum(self) -> list[int]:

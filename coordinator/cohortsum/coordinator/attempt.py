@@ -402,7 +402,7 @@ class Attempt:
         if key is None:
             return await asyncio.to_thread(self._open_sum, spool, effect), None
         if self._lock is None or not isinstance(state, Combining):
-            raise LocalProtocolError("T1", "a sum of ciphertexts without a trustee")
+            raise LocalProtocolError("K1", "a sum of ciphertexts without a trustee")
         length = sum(block.size for block in self.machine.fixed.blocks)
         ciphertexts = await asyncio.to_thread(spool.encrypted_sum, effect.survivors, key, length)
         unlocked = await self._lock.open(state, self.context, ciphertexts, length)

@@ -78,6 +78,6 @@ class RoundLock:
         """
         transcript = self.transcript(context)
         if transcript.survivors != tuple(sorted(state.u3.inputs)):
-            raise LocalProtocolError("T1", "the kept transcript names other survivors than the round")
+            raise LocalProtocolError("K1", "the kept transcript names other survivors than the round")
         request = UnlockRequest(transcript, state.gate)
         return await self.trustee.unlock(self.signed, request, ciphertexts, length, self.wait_s)

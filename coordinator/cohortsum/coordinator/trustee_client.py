@@ -2,7 +2,7 @@
 
 Both ends prove an identity of the roster. Calls are repeated with growing pauses while the trustee does not answer; repeating one has no
 second effect: the same opening gets the same key and the same sum the same answer, as long as the trustee was not restarted. Everything it
-says is checked before it is believed: the offer as a site checks it (T0), and the trustee's signature over the very sum and masked words.
+says is checked before it is believed: the offer as a site checks it (K0), and the trustee's signature over the very sum and masked words.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class TrusteeClient:
         Raises:
             LineError: nobody answered for so long.
             RefusedError: the trustee refuses, with its sentence.
-            RemoteProtocolError: M1 to M4 and T0, where the offer is not one that sites would take.
+            RemoteProtocolError: M1 to M4 and K0, where the offer is not one that sites would take.
             ConfigurationError: the study's roster has not exactly one trustee.
         """
         roster = self._roster(signed)
@@ -110,7 +110,7 @@ class TrusteeClient:
             length: how many numbers travelled.
             wait_s: seconds for which the call is repeated while nobody answers.
 
-        Raises as `offer`; RemoteProtocolError is T3 where the answer is not the one that the trustee signed.
+        Raises as `offer`; RemoteProtocolError is K3 where the answer is not the one that the trustee signed.
         """
         roster, context = self._roster(signed), request.transcript.opening.context
         said = trustee_pb2.UnlockRequest(
@@ -133,7 +133,7 @@ class TrusteeClient:
         )
         check_unlocked(unlocked.envelope, expected, context, roster)
         if np.any(unlocked.words >= np.uint64(STANDARD.modulus)):
-            raise RemoteProtocolError("T3", "the trustee signed words that are no residues")
+            raise RemoteProtocolError("K3", "the trustee signed words that are no residues")
         return unlocked
 
     def _roster(self, signed: SignedStudy) -> Roster:
@@ -194,7 +194,7 @@ async def _read(call: AsyncIterable[trustee_pb2.UnlockedPiece | None], length: i
         if not piece.words or len(data) > WORD_BYTES * length:
             break
     if envelope is None or len(data) != WORD_BYTES * length:
-        raise RemoteProtocolError("T3", f"the trustee answers with another number of words than {length}")
+        raise RemoteProtocolError("K3", f"the trustee answers with another number of words than {length}")
     return UnlockedSum(envelope, words_from_bytes(bytes(data)))
 
 

@@ -162,18 +162,18 @@ class CoordinatorRound:
     def lock(self, offer: Packet) -> None:
         """Take the key that the trustee offered for this context (two-key mode); it travels with the opening.
 
-        Raises RemoteProtocolError (T0) for any other.
+        Raises RemoteProtocolError (K0) for any other.
         """
         encryption = self.setup.plan.encryption
         if encryption is None:
-            raise LocalProtocolError("T0", "a key for a round whose study does not encrypt")
+            raise LocalProtocolError("K0", "a key for a round whose study does not encrypt")
         self.encryption_key = check_offer(offer, self.fixed.context, encryption, self.setup.roster)
         self._offer = offer_attachments(offer)
 
     def open(self) -> Effects:
-        """Invite every approving site; raises LocalProtocolError (T0) in two-key mode without a key."""
+        """Invite every approving site; raises LocalProtocolError (K0) in two-key mode without a key."""
         if self.setup.plan.encryption is not None and not self._offer:
-            raise LocalProtocolError("T0", "a round whose study encrypts opens with the key of the trustee")
+            raise LocalProtocolError("K0", "a round whose study encrypts opens with the key of the trustee")
         packet = Packet(self.opening, self._offer)
         invited = (Deliver(receiver, packet) for receiver in sorted(self.setup.approvals))
         return (*invited, AwaitStep(STEPS[type(self.state)]))

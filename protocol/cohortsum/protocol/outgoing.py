@@ -58,6 +58,7 @@ from cohortsum.protocol.outgoing_fields import Known, Rule
 from cohortsum.protocol.plan import GATE_LENGTH
 from cohortsum.protocol.roster import Role
 from cohortsum.protocol.seeds import SHARE_KINDS, ciphertext_digest
+from cohortsum.protocol.unlocking import key_digest
 
 OUTGOING = "O1"
 """The name of this check."""
@@ -177,7 +178,11 @@ def _attached(message: Message, attachments: tuple[bytes, ...], known: Known) ->
             lists = [codec.decode(envelope.kind, envelope.payload) for envelope in message.shares]
             return _sized(attachments, [_sealed_bytes(held) for held in lists if isinstance(held, Shares)])
         case Opening() if known.plan.encryption is not None:
-            return len(attachments) == 2 and all(type(held) is bytes for held in attachments)
+            return len(attachments) == 2 and all(
+                type(held) is bytes for held in attachments
+            )  # `unlocking` reads them
+        case EncryptionKeyOffer():
+            return len(attachments) == 1 and hmac.compare_digest(key_digest(attachments[0]), message.key)
         case Closing():
             return _sized(attachments, [8 * _length(known)] * len(message.data))
         case _:

@@ -5,11 +5,11 @@ this context alone. The trustee holds the outer lock and nothing else: what it d
 uniform to it whatever it was handed. It decrypts once in a context, and believes neither the coordinator nor any single site:
 
 ==  ======================================================================================================================
-T0  (sites) the key of a round is signed by the roster's one trustee for this very context, under the study's parameters
-T1  the signed messages show, to a witness (`witness`), one survivor set that t sites stand by, within every bound of the study
-T2  the gate, added up again from what its owners signed, suffices
-T3  it drew a key for this very context, and has decrypted nothing under it but, at most, this very sum
-T4  of this study it has decrypted nothing but sums over these very survivors
+K0  (sites) the key of a round is signed by the roster's one trustee for this very context, under the study's parameters
+K1  the signed messages show, to a witness (`witness`), one survivor set that t sites stand by, within every bound of the study
+K2  the gate, added up again from what its owners signed, suffices
+K3  it drew a key for this very context, and has decrypted nothing under it but, at most, this very sum
+K4  of this study it has decrypted nothing but sums over these very survivors
 ==  ======================================================================================================================
 
 It cannot see that the ciphertext is the sum over these survivors: another one decrypts to a vector that no opened seed unmasks.
@@ -51,7 +51,7 @@ class UnlockRequest:
 def permit(
     request: UnlockRequest, plan: RoundPlan, roster: Roster, decrypted: Iterable[tuple[int, ...]]
 ) -> WitnessedRound:
-    """T1, T2 and T4: return the round that was found in order, or raise RemoteProtocolError with the check that failed.
+    """K1, K2 and K4: return the round that was found in order, or raise RemoteProtocolError with the check that failed.
 
     Args:
         request: as it came.
@@ -64,9 +64,9 @@ def permit(
     sworn = Sworn(
         proven.context, proven.secrets, proven.h1, proven.h2, proven.adverts, proven.masked, proven.dropped
     )
-    check_gate(checked_gate(sworn, opening), plan, 0, "T2")
+    check_gate(checked_gate(sworn, opening), plan, 0, "K2")
     if any(survivors != proven.survivors for survivors in decrypted):
-        raise RemoteProtocolError("T4", "a sum of this study over other sites was decrypted before")
+        raise RemoteProtocolError("K4", "a sum of this study over other sites was decrypted before")
     return proven
 
 
@@ -104,7 +104,7 @@ def offer_attachments(offer: Packet) -> tuple[bytes, ...]:
 def offered_key(
     attachments: Sequence[bytes], context: bytes, parameters: Parameters | None, roster: Roster
 ) -> EncryptionKey | None:
-    """T0: return the key behind what came with an opening, or None where the plan encrypts nothing.
+    """K0: return the key behind what came with an opening, or None where the plan encrypts nothing.
 
     Args:
         attachments: as they came.
@@ -112,41 +112,41 @@ def offered_key(
         parameters: of the plan.
         roster: the pinned roster.
 
-    Raises RemoteProtocolError (T0, and M1 to M4 for the offer itself).
+    Raises RemoteProtocolError (K0, and M1 to M4 for the offer itself).
     """
     if parameters is None:
         if attachments:
-            raise RemoteProtocolError("T0", "a key for a round whose study does not encrypt")
+            raise RemoteProtocolError("K0", "a key for a round whose study does not encrypt")
         return None
     if len(attachments) != 2:
-        raise RemoteProtocolError("T0", "the opening comes without the key of the trustee")
+        raise RemoteProtocolError("K0", "the opening comes without the key of the trustee")
     offer = packet_from_bytes(attachments[0])
     return check_offer(Packet(offer.envelope, (attachments[1],)), context, parameters, roster)
 
 
 def check_offer(packet: Packet, context: bytes, parameters: Parameters, roster: Roster) -> EncryptionKey:
-    """T0: return the key that the roster's trustee offers for a context; raises RemoteProtocolError for any other."""
+    """K0: return the key that the roster's trustee offers for a context; raises RemoteProtocolError for any other."""
     trustee = trustee_of(roster)
     offer = open_envelope(packet.envelope, EncryptionKeyOffer, context, roster, Role.TRUSTEE)
     if packet.envelope.sender != trustee.id or len(packet.attachments) != 1:
-        raise RemoteProtocolError("T0", "the key is not the one that the trustee offers")
+        raise RemoteProtocolError("K0", "the key is not the one that the trustee offers")
     (key,) = packet.attachments
     if not hmac.compare_digest(offer.parameters, parameters_digest(parameters)):
-        raise RemoteProtocolError("T0", "the trustee offers a key under other parameters than the study's")
+        raise RemoteProtocolError("K0", "the trustee offers a key under other parameters than the study's")
     if not hmac.compare_digest(offer.key, key_digest(key)):
-        raise RemoteProtocolError("T0", "the key is another one than the trustee signed")
+        raise RemoteProtocolError("K0", "the key is another one than the trustee signed")
     try:
         return EncryptionKey.from_bytes(key, parameters)
     except CryptoError as error:
-        raise RemoteProtocolError("T0", f"the trustee's key cannot be used: {error.message}") from error
+        raise RemoteProtocolError("K0", f"the trustee's key cannot be used: {error.message}") from error
 
 
 def check_unlocked(envelope: Envelope, expected: Unlocked, context: bytes, roster: Roster) -> None:
     """Check that the roster's trustee signed that this sum of ciphertexts decrypted to these masked words.
 
-    Raises RemoteProtocolError M1 to M4, and T3 where it signed something else.
+    Raises RemoteProtocolError M1 to M4, and K3 where it signed something else.
     """
     trustee = trustee_of(roster)
     said = open_envelope(envelope, Unlocked, context, roster, Role.TRUSTEE)
     if envelope.sender != trustee.id or said != expected:
-        raise RemoteProtocolError("T3", f"{trustee.id} signed another sum than this one")
+        raise RemoteProtocolError("K3", f"{trustee.id} signed another sum than this one")

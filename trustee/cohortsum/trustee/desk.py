@@ -1,7 +1,7 @@
 """What a trustee does when the coordinator asks: a key for an attempt, and the decryption of its sum, once.
 
 Nothing that is handed in is believed. The study is the one that a statistician of a pinned roster signed, the opening the coordinator's own, the
-context follows from both, and the rest are checks T1 to T4 (`protocol.unlocking`). The order at the end decides what a crash costs: the key
+context follows from both, and the rest are checks K1 to K4 (`protocol.unlocking`). The order at the end decides what a crash costs: the key
 is taken off the ring before anything is decrypted under it, the decryption is in the ledger before anybody hears of it. A key is used up by
 the first attempt to decrypt, also by one that fails: whether a crafted ciphertext decrypts says a bit about a key, so nobody asks twice.
 """
@@ -150,7 +150,7 @@ class Desk:
             return packet
 
     def permitted(self, signed: SignedStudy, request: UnlockRequest, length: int) -> Permitted:
-        """Return a request that passed T1, T2 and T4 and, as far as it can be seen without the sum, T3.
+        """Return a request that passed K1, K2 and K4 and, as far as it can be seen without the sum, K3.
 
         Raises:
             RefusedError: as `offer`, or no key is held for the attempt.
@@ -173,7 +173,7 @@ class Desk:
         """Decrypt a sum, once, and return the signed answer; the same request again gets the same answer while it is remembered.
 
         Raises:
-            RemoteProtocolError: T3, T4.
+            RemoteProtocolError: K3, K4.
             RefusedError: no key is held for the attempt, or what was handed in cannot be decrypted under it.
             StoreError: the ledger refuses a write; nothing is answered.
         """
@@ -198,10 +198,10 @@ class Desk:
             answer = self._ring.answered(context)
             same = hmac.compare_digest(before.ciphertext_digest, ciphertext)
             if answer is None or not same or before.statement != proven.statement:
-                raise RemoteProtocolError("T3", SPENT)
+                raise RemoteProtocolError("K3", SPENT)
             return answer
         if any(survivors != proven.survivors for survivors in self._survivors(known)):
-            raise RemoteProtocolError("T4", "a sum of this study over other sites was decrypted before")
+            raise RemoteProtocolError("K4", "a sum of this study over other sites was decrypted before")
         held = self._ring.spend(context)
         if held is None:
             raise RefusedError(LOST)
@@ -270,7 +270,7 @@ class Desk:
             blocks = known.plan.round.travelling(proven.supplies, frozenset())
             planned = sum(block.size for block in blocks)
             if length != planned:
-                raise RemoteProtocolError("T3", f"a sum of this attempt holds {planned} numbers")
+                raise RemoteProtocolError("K3", f"a sum of this attempt holds {planned} numbers")
         if not 0 < length <= self._numbers:
             raise LimitError(
                 f"a sum of {length} numbers; this trustee decrypts at most {self._numbers}: raise `numbers` in its trustee.yaml",
@@ -278,11 +278,11 @@ class Desk:
             )
 
     def _check_held(self, context: bytes) -> None:
-        """T3, before the sum is there: an answer is remembered, or nothing was decrypted and a key is held."""
+        """K3, before the sum is there: an answer is remembered, or nothing was decrypted and a key is held."""
         if self._ring.answered(context) is not None:
             return
         if self._ledger.of_context(context) is not None:
-            raise RemoteProtocolError("T3", SPENT)
+            raise RemoteProtocolError("K3", SPENT)
         if self._ring.held(context) is None:
             raise RefusedError(LOST)
 
