@@ -1,8 +1,12 @@
 """A trustee's server on loopback, with real gRPC and mutual TLS, and everybody who may try to call it."""
 
+import asyncio
+import socket
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import grpc
 
@@ -68,3 +72,24 @@ async def raw(
         except grpc.aio.AioRpcError as error:
             return error.code(), error.details() or "", replies
     return grpc.StatusCode.OK, "", replies
+
+
+async def handshake(folder: Path, port: int, version: ssl.TLSVersion) -> str | None:
+    """Return the version of TLS that is spoken with the standard library's client, which speaks up to ``version``."""
+    tls = certified(HUB)
+    (folder / "tls.pem").write_bytes(tls.certificate + tls.private_key)
+    anchor = trust_anchor(TRUSTEE, identity_key(TRUSTEE).public, datetime.now(UTC))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=anchor.decode())
+    context.load_cert_chain(folder / "tls.pem")
+    context.set_alpn_protocols(["h2"])
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, version
+
+    def shaken() -> str | None:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname=TRUSTEE) as line,
+        ):
+            return line.version()
+
+    return await asyncio.to_thread(shaken)

@@ -4,6 +4,7 @@ Every site adds its index and 1 to each number, and 10 and its index to the peop
 every desk of a test draws again: what was signed in it then fits whatever that desk offers.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,16 +27,17 @@ from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import MaskKeys, add_over
 from cohortsum.protocol.messages import Envelope, Kind, Packet, Regimen
 from cohortsum.protocol.proof import Transcript
-from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.roster import ROSTER, Roster
 from cohortsum.protocol.unlocking import UnlockRequest, offer_of
 from cohortsum.study.definition import freeze, load_study
 from cohortsum.study.definition.signing import SignedStudy, sign_study
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.trustee.config import SETTINGS
 from cohortsum.trustee.desk import Desk
 from cohortsum.trustee.keys import Draw, KeyRing
 from cohortsum.trustee.ledger import Ledger
 from cohortsum.trustee.roll import Roll
-from tests.edges.harness import HUB, STATISTICIAN, pinned_roster
+from tests.edges.harness import HUB, STATISTICIAN, pinned_roster, roster_yaml
 from tests.protocol.consortium import Consortium, identity_key, protection
 
 SITES = 4
@@ -64,6 +66,19 @@ protection:
 privacy: {noise: none}
 release: {checkers: {consortium: 0, sites: none}}
 """
+
+
+def settled(folder: Path) -> Path:
+    """Make the folder of a trustee of these rounds."""
+    folder.mkdir()
+    operator, text = identity_key("operator"), roster_yaml(SITES, [guest(TRUSTEE, "trustee")])
+    (folder / "rosters").mkdir()
+    (folder / "rosters" / "1.yaml").write_bytes(text)
+    (folder / "rosters" / "1.sig").write_text(operator.sign(ROSTER, text).hex())
+    (folder / "identity.key").write_text(hashlib.sha256(TRUSTEE.encode()).hexdigest())
+    settings = SETTINGS.format(identity=TRUSTEE, operator=f'"{operator.public.hex()}"', listen="127.0.0.1:0")
+    (folder / "trustee.yaml").write_text(settings)
+    return folder
 
 
 def guest(name: str, role: str) -> str:
@@ -127,6 +142,7 @@ class Played(Consortium):
     study: tuple[StudyPlan, SignedStudy] = field(default_factory=signed_study)
     lost: tuple[int, ...] = ()
     keys: MaskKeys | None = None
+    public: bytes = b""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,6 +194,18 @@ class Played(Consortium):
             else:
                 super().from_coordinator((effect,))
 
+    def play(self, offer: Packet) -> None:
+        """Play the round under an offered key, as far as its decryption."""
+        self.public = offer.attachments[0]
+        self.coordinator.lock(offer)
+        self.from_coordinator(self.coordinator.open())
+        while self.keys is None:
+            self.drain()
+            step = self.coordinator.step
+            if self.keys is None:
+                assert step is not None, (self.coordinator.state, self.errors)
+                self.from_coordinator(self.coordinator.deadline_passed(step))
+
     @property
     def request(self) -> UnlockRequest:
         """What an honest coordinator shows."""
@@ -197,7 +225,7 @@ class Played(Consortium):
 
     def ciphertexts(self, *sites: int) -> Vector:
         """Return the sum of the uploads of these sites, of all survivors without any."""
-        total = EncryptionKey.from_bytes(key_of(self.seed).public, STANDARD).sum(self.length)
+        total = EncryptionKey.from_bytes(self.public, STANDARD).sum(self.length)
         for index in sites or self.survivors:
             total.add(STANDARD.frames(self.uploads[index]))
         return np.concatenate(list(total.framed()))
@@ -223,14 +251,7 @@ def round_of(
     key = key_of(seed)
     signer = Signer(roster().identities[TRUSTEE], identity_key(TRUSTEE))
     said = offer_of(STANDARD, key.public)
-    played.coordinator.lock(Packet(signer.sign(played.context, said), (key.public,)))
-    played.from_coordinator(played.coordinator.open())
-    while played.keys is None:
-        played.drain()
-        step = played.coordinator.step
-        if played.keys is None:
-            assert step is not None, (played.coordinator.state, played.errors)
-            played.from_coordinator(played.coordinator.deadline_passed(step))
+    played.play(Packet(signer.sign(played.context, said), (key.public,)))
     return played
 
 
