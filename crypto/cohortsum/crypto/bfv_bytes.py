@@ -43,13 +43,13 @@ def from_frame(words: Vector, size: int, what: str) -> bytes:
     """Return the bytes in a frame of ``size`` bytes; raises CryptoError for another size, length or filling than zeros."""
     if words.dtype != np.uint64 or words.ndim != 1 or words.nbytes != size:
         raise CryptoError(f"{what}: expected a frame of {size // WORD_BYTES} words")
-    data = words.astype("<u8", copy=False).tobytes()
-    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
+    data = np.ascontiguousarray(words.astype("<u8", copy=False)).view(np.uint8)
+    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES].tobytes(), "little")
     if end > size:
         raise CryptoError(f"{what}: says it is longer than its frame of {size} bytes")
-    if data[end:] != bytes(size - end):
+    if data[end:].any():
         raise CryptoError(f"{what}: its frame is filled with something other than zeros")
-    return data[LENGTH_BYTES:end]
+    return data[LENGTH_BYTES:end].tobytes()
 
 
 def check_one_ciphertext(data: bytes, slots: int, what: str) -> None:

@@ -134,7 +134,7 @@ class Library(Protocol):
     ) -> Context: ...
     def context_from(self, data: bytes, n_threads: int) -> Context: ...  # noqa: D102
     def plain_tensor(self, tensor: NDArray[np.int64], *, dtype: str) -> PlainTensor: ...  # noqa: D102
-    def bfv_vector(self, context: Context, vector: PlainTensor) -> EncryptedVector: ...  # noqa: D102
+    def bfv_vector(self, context: Context, vector: PlainTensor | list[int]) -> EncryptedVector: ...  # noqa: D102
     def bfv_vector_from(self, context: Context, data: bytes) -> EncryptedVector: ...  # noqa: D102
 
 
