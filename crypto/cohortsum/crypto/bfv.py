@@ -18,8 +18,10 @@ ternary polynomials, 21 (2 N + 1) in all, which the switch from 162 to 108 bits 
 the rounding of the scaled plaintext, 1/2. Together less than 4098 p / q < 2**-35.9. A sum of 65,535 stays below 2**-19.9, with
 certainty, not only with high probability: 18 bits are left.
 
-**Wrong keys.** SEAL decrypts a ciphertext of another key to garbage without an error. Garbage has no noise budget left, so
-`DecryptionKey.decrypt` refuses it, as it does a sum with a hostile summand of great noise.
+**Wrong keys.** SEAL decrypts a ciphertext of another key to garbage without an error. Garbage has no noise budget left, and what
+somebody altered hardly any: `DecryptionKey.decrypt` refuses whatever has less than all sums of 65,535 fresh inputs have.
+
+**Bytes.** A ciphertext travels as its coefficients alone (`cohortsum.crypto.bfv_bytes`), so its size tells nothing and it has one encoding.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,6 +47,9 @@ from cohortsum.crypto.tenseal_seam import LIBRARY_ERRORS, Context, EncryptedVect
 
 PRIME = 1_152_921_504_606_830_593
 """The plaintext prime of two-key mode: the greatest below 2**60 that is 1 modulo 16384."""
+
+MOST_INPUTS = 65_535
+"""Inputs of a sum that decrypts with certainty."""
 
 SECURE_BITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 """Greatest size of all coefficient moduli for 128-bit security, by ring degree (Homomorphic Encryption Standard, table 1)."""
@@ -92,6 +97,12 @@ class Parameters:
     def most_key_bytes(self) -> int:
         """Greatest size of a public key with its parameters: zstd makes n bytes no longer than n + n / 256 and 64 more."""
         return self.key_bytes + self.key_bytes // 256 + 1024
+
+    @property
+    def least_budget(self) -> int:
+        """Bits of noise budget that every sum of up to 65,535 fresh ciphertexts has left, by the bound in this module's text."""
+        fresh = self.modulus.bit_length() + (self.ring_degree // 2 + 2).bit_length()
+        return max(1, sum(self.coefficient_bits[:-1]) - 2 - fresh - MOST_INPUTS.bit_length())
 
     def ciphertexts(self, length: int) -> int:
         """Return how many ciphertexts hold ``length`` numbers."""
@@ -291,7 +302,7 @@ class DecryptionKey:
         for place, frame in enumerate(self.parameters.frames(words)):
             what = f"ciphertext {place} of the sum"
             loaded = _load(self._context, self.parameters, frame, what)
-            if decryptor.invariant_noise_budget(loaded.ciphertext()[0]) < 1:
+            if decryptor.invariant_noise_budget(loaded.ciphertext()[0]) < self.parameters.least_budget:
                 raise CryptoError(f"{what}: made under another key, or no sum of freshly encrypted inputs")
             slots[place * degree : (place + 1) * degree] = np.fromiter(loaded.decrypt(), np.int64, degree)
         slots[slots < 0] += self.parameters.modulus
