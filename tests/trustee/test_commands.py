@@ -216,7 +216,7 @@ def test_a_trustee_that_is_killed_before_it_answers_remembers_what_it_decrypted(
         assert process.wait(timeout=60) == -signal.SIGKILL
     with daemon(folder) as process:
         port = listening(process)
-        with pytest.raises(RefusedError, match="T3: a sum was decrypted in this attempt already"):
+        with pytest.raises(RefusedError, match="K3: a sum was decrypted in this attempt already"):
             asyncio.run(unlocked(port))
         with pytest.raises(RefusedError, match="a sum was decrypted in this attempt already"):
             asyncio.run(offered(port))

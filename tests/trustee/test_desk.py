@@ -189,10 +189,10 @@ def test_the_same_request_gets_the_same_bytes_and_another_sum_nothing(tmp_path: 
     assert np.array_equal(first[1], again[1])
     other = encrypted(played.seed, np.zeros(played.length, dtype=np.uint64))
     for words in (other, played.ciphertexts(0)):
-        assert refusal(partial(office.unlock, played, words)) == "T3"
+        assert refusal(partial(office.unlock, played, words)) == "K3"
     assert refusal(lambda: office.offer(played)) == "RefusedError"
     assert len(office.ledger.every()) == 1
-    assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "T3")
+    assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "K3")
 
 
 def test_a_restart_loses_the_key_and_nothing_else(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_restart_loses_the_key_and_nothing_else(tmp_path: Path) -> None:
     office.offer(played)
     office.unlock(played)
     office = office.restarted()
-    assert refusal(lambda: office.unlock(played)) == "T3"
+    assert refusal(lambda: office.unlock(played)) == "K3"
     assert refusal(lambda: office.offer(played)) == "RefusedError"
     again = round_of("again")
     office.offer(again)
@@ -217,7 +217,7 @@ def test_of_one_study_only_sums_over_the_same_survivors_are_decrypted(tmp_path: 
     office.unlock(first)
     for _ in range(2):
         office.offer(fewer)
-        assert refusal(partial(office.unlock, fewer)) == "T4"
+        assert refusal(partial(office.unlock, fewer)) == "K4"
         office = office.restarted()
     office.offer(same)
     assert same.opened(office.unlock(same)[1]) == same.expected_sum()
@@ -232,7 +232,7 @@ def test_two_sums_that_were_both_let_in_are_still_compared_when_they_are_decrypt
     office.offer(fewer)
     let_in = [office.desk.permitted(one.by_statistician, one.request, one.length) for one in (first, fewer)]
     office.desk.unlock(let_in[0], first.ciphertexts())
-    assert refusal(lambda: office.desk.unlock(let_in[1], fewer.ciphertexts())) == "T4"
+    assert refusal(lambda: office.desk.unlock(let_in[1], fewer.ciphertexts())) == "K4"
     assert [row.survivors for row in office.ledger.every()] == [first.survivors]
 
 
@@ -248,8 +248,8 @@ def test_a_gate_that_does_not_suffice_opens_nothing(tmp_path: Path, monkeypatch:
         return replace(plan, round=held)
 
     monkeypatch.setattr(desk_module, "plan_study", stricter)
-    assert refusal(lambda: office.unlock(played)) == "T2"
-    assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "T2")
+    assert refusal(lambda: office.unlock(played)) == "K2"
+    assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "K2")
 
 
 def test_the_gate_of_another_round_opens_nothing(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_length_that_is_not_the_plans_or_too_much_is_refused(tmp_path: Path) -
     office.offer(played)
     for length in (0, played.length - 1, played.length + 1, 2**63):
         asked = partial(office.desk.permitted, played.by_statistician, played.request, length)
-        assert refusal(asked) == "T3"
+        assert refusal(asked) == "K3"
     small = replace(office, numbers=played.length - 1)
     assert refusal(lambda: small.unlock(played)) == "LimitError"
 
@@ -445,10 +445,10 @@ def test_an_offer_of_another_context_parameters_key_or_sender_is_not_believed() 
 
     check_offer(offered(), played.context, STANDARD, roster())
     assert believed(offered(bytes(32))) == "M3"
-    assert believed(offered(parameters=parameters_digest(other))) == "T0"
-    assert believed(offered(key=bytes(32))) == "T0"
-    assert believed(Packet(offered().envelope, (flip(key.public, 5000),))) == "T0"
-    assert believed(Packet(offered().envelope)) == "T0"
+    assert believed(offered(parameters=parameters_digest(other))) == "K0"
+    assert believed(offered(key=bytes(32))) == "K0"
+    assert believed(Packet(offered().envelope, (flip(key.public, 5000),))) == "K0"
+    assert believed(Packet(offered().envelope)) == "K0"
     assert believed(replace(offered(), envelope=played.opening)) == "M1"
     with pytest.raises(CohortsumError, match="2"):
         check_offer(offered(), played.context, STANDARD, roster(TRUSTEE, "second"))

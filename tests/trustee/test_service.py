@@ -125,7 +125,7 @@ def test_the_coordinator_hears_the_trustees_sentence(tmp_path: Path) -> None:
                     played.by_statistician, request, played.ciphertexts(), played.length, WAIT_S
                 )
             await line.unlock(*asked, played.ciphertexts(), played.length, WAIT_S)
-            with pytest.raises(RefusedError, match="T3: a sum was decrypted in this attempt already"):
+            with pytest.raises(RefusedError, match="K3: a sum was decrypted in this attempt already"):
                 await line.unlock(*asked, played.ciphertexts(0), played.length, WAIT_S)
 
     asyncio.run(story())
@@ -226,7 +226,7 @@ def test_a_stream_of_another_form_decrypts_nothing(tmp_path: Path, what: str) ->
             sent = [trustee_pb2.UnlockPiece(request=request).SerializeToString()]
             code, said = Code.FAILED_PRECONDITION, "fields"
         case _:
-            sent, code, said = [head(played, length=2**40)], Code.FAILED_PRECONDITION, "T3"
+            sent, code, said = [head(played, length=2**40)], Code.FAILED_PRECONDITION, "K3"
 
     async def story() -> None:
         office = Office(tmp_path)
@@ -338,7 +338,7 @@ class Lying(Desk):
         return replace(held, envelope=self.signer.sign(context, said))
 
 
-@pytest.mark.parametrize(("lie", "check"), [("context", "M3"), ("key", "T0")])
+@pytest.mark.parametrize(("lie", "check"), [("context", "M3"), ("key", "K0")])
 def test_a_coordinator_does_not_believe_a_false_offer(tmp_path: Path, lie: str, check: str) -> None:
     async def story() -> None:
         office, played = Office(tmp_path), round_of()
@@ -352,12 +352,12 @@ def test_a_coordinator_does_not_believe_a_false_offer(tmp_path: Path, lie: str, 
 @pytest.mark.parametrize(
     ("lie", "check"),
     [
-        ("unsigned words", "T3"),
-        ("short", "T3"),
-        ("another sum", "T3"),
-        ("another set", "T3"),
+        ("unsigned words", "K3"),
+        ("short", "K3"),
+        ("another sum", "K3"),
+        ("another set", "K3"),
         ("another attempt", "M3"),
-        ("no residues", "T3"),
+        ("no residues", "K3"),
     ],
 )
 def test_a_coordinator_does_not_believe_a_false_sum(tmp_path: Path, lie: str, check: str) -> None:

@@ -185,6 +185,11 @@ class Desk:
             self._note_refusal(context, error)
             raise
 
+    def sweep(self) -> None:
+        """Give up every key that is too old."""
+        with self._lock:
+            self._ring.sweep()
+
     def close(self) -> None:
         """Let go of every key and answer."""
         with self._lock:
