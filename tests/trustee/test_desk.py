@@ -18,6 +18,7 @@ from cohortsum.crypto.masks import Vector
 from cohortsum.protocol import codec
 from cohortsum.protocol.audit import DeedKind
 from cohortsum.protocol.bounds import threshold
+from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
@@ -111,6 +112,15 @@ def test_no_key_is_offered_for_an_opening_that_is_not_the_coordinators_or_not_of
             signed = signed_study(("version: 1", "version: 2"))[1]
     assert refusal(lambda: office.desk.offer(signed, opening)) in {"M1", "M2", "M3", "M4", "R0.1"}
     assert (office.drawn, len(office.ring)) == (0, 0)
+
+
+def test_no_key_is_drawn_where_fewer_sites_approved_than_the_study_asks_for(tmp_path: Path) -> None:
+    office, played = Office(tmp_path), round_of()
+    approvals = {index: played.approvals[index] for index in range(2)}
+    setup = replace(played.coordinator.setup, approvals=approvals)
+    few = CoordinatorRound(setup, played.coordinator_key).opening
+    assert refusal(lambda: office.desk.offer(played.by_statistician, few)) == "K1"
+    assert office.drawn == 0
 
 
 def by(name: str, signed: SignedStudy) -> SignedStudy:

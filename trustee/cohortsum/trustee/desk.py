@@ -127,12 +127,15 @@ class Desk:
 
         Raises:
             RefusedError: a study or trustee that does not fit, or an attempt in which a sum was decrypted.
-            RemoteProtocolError: M1 to M4, R0.1: the opening is not the coordinator's, or not of this study.
+            RemoteProtocolError: M1 to M4, R0.1: the opening is not the coordinator's, or not of this study; K1: too few sites approved.
             LimitError: no room for a further key.
             StoreError: the audit log refuses a line; nothing is offered.
         """
         known = self._known(signed)
-        opening, _ = read_opening(envelope, known.plan.round, known.counted)
+        opening, approvals = read_opening(envelope, known.plan.round, known.counted)
+        least = known.plan.round.protection.min_sites
+        if len(approvals) < least:
+            raise RemoteProtocolError("K1", f"{len(approvals)} sites approved, {least} are required")
         context, study = envelope.context, known.plan.study.digest
         with self._lock:
             if self._ledger.of_context(context) is not None:
