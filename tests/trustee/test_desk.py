@@ -26,6 +26,7 @@ from cohortsum.protocol.unlocking import check_offer, check_unlocked, offer_of, 
 from cohortsum.study.definition.signing import STUDY_SIGNATURE, SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.trustee import desk as desk_module
+from cohortsum.trustee import studies
 from tests.edges.harness import HUB, STATISTICIAN
 from tests.protocol.consortium import identity_key, protection
 from tests.protocol.lies import flip
@@ -257,7 +258,7 @@ def test_a_gate_that_does_not_suffice_opens_nothing(tmp_path: Path, monkeypatch:
         object.__setattr__(held, "digest", plan.round.digest)
         return replace(plan, round=held)
 
-    monkeypatch.setattr(desk_module, "plan_study", stricter)
+    monkeypatch.setattr(studies, "plan_study", stricter)
     assert refusal(lambda: office.unlock(played)) == "K2"
     assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "K2")
 
