@@ -54,14 +54,14 @@ class AtHand:
     """
 
     def __init__(self, folder: Path, roll: Roll) -> None:
-        self.ledger, self._roll, self.down = Ledger(folder / "trustee.db"), roll, False
+        self.ledger, self.roll, self.down = Ledger(folder / "trustee.db"), roll, False
         self.offers = 0
         self.start()
 
     def start(self) -> None:
         """Begin without any key, as after a restart."""
         ring = KeyRing(64, 3600.0, time.monotonic)
-        self.desk = Desk(TRUSTEE, identity_key(TRUSTEE), lambda: self._roll, ring, self.ledger, 1_000_000)
+        self.desk = Desk(TRUSTEE, identity_key(TRUSTEE), lambda: self.roll, ring, self.ledger, 1_000_000)
 
     async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes, wait_s: float) -> Packet:
         """Offer a key."""

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from cohortsum.crypto.bfv import STANDARD, DecryptionKey, EncryptionKey
 from cohortsum.crypto.errors import CohortsumError, LimitError, RefusedError, RemoteProtocolError
-from cohortsum.crypto.masks import Vector
+from cohortsum.crypto.masks import Vector, expand
+from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol import codec
 from cohortsum.protocol.audit import DeedKind
 from cohortsum.protocol.bounds import threshold
+from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
@@ -25,6 +27,7 @@ from cohortsum.protocol.unlocking import check_offer, check_unlocked, offer_of, 
 from cohortsum.study.definition.signing import STUDY_SIGNATURE, SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.trustee import desk as desk_module
+from cohortsum.trustee import studies
 from tests.edges.harness import HUB, STATISTICIAN
 from tests.protocol.consortium import identity_key, protection
 from tests.protocol.lies import flip
@@ -111,6 +114,15 @@ def test_no_key_is_offered_for_an_opening_that_is_not_the_coordinators_or_not_of
             signed = signed_study(("version: 1", "version: 2"))[1]
     assert refusal(lambda: office.desk.offer(signed, opening)) in {"M1", "M2", "M3", "M4", "R0.1"}
     assert (office.drawn, len(office.ring)) == (0, 0)
+
+
+def test_no_key_is_drawn_where_fewer_sites_approved_than_the_study_asks_for(tmp_path: Path) -> None:
+    office, played = Office(tmp_path), round_of()
+    approvals = {index: played.approvals[index] for index in range(2)}
+    setup = replace(played.coordinator.setup, approvals=approvals)
+    few = CoordinatorRound(setup, played.coordinator_key).opening
+    assert refusal(lambda: office.desk.offer(played.by_statistician, few)) == "K1"
+    assert office.drawn == 0
 
 
 def by(name: str, signed: SignedStudy) -> SignedStudy:
@@ -247,7 +259,7 @@ def test_a_gate_that_does_not_suffice_opens_nothing(tmp_path: Path, monkeypatch:
         object.__setattr__(held, "digest", plan.round.digest)
         return replace(plan, round=held)
 
-    monkeypatch.setattr(desk_module, "plan_study", stricter)
+    monkeypatch.setattr(studies, "plan_study", stricter)
     assert refusal(lambda: office.unlock(played)) == "K2"
     assert deeds(office)[-1] == (DeedKind.DECRYPTION_REFUSED, "K2")
 
@@ -309,7 +321,7 @@ def test_a_sum_of_another_key_or_junk_is_refused_and_uses_the_key_up(tmp_path: P
     played = round_of()
     key = DecryptionKey.draw(STANDARD)
     foreign = EncryptionKey.from_bytes(key.public, STANDARD).encrypt(np.zeros(played.length, dtype=np.uint64))
-    junk = np.arange(STANDARD.words(played.length), dtype=np.uint64)
+    junk = expand(SecretBytes(bytes(32), "junk"), STANDARD.words(played.length)) >> np.uint64(11)
     for number, words in enumerate((foreign, junk, junk[:-1])):
         (tmp_path / str(number)).mkdir()
         office = Office(tmp_path / str(number))

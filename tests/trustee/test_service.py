@@ -8,11 +8,14 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cohortsum.crypto.bfv import STANDARD, DecryptionKey
 from cohortsum.crypto.certificates import TlsCredentials
-from cohortsum.crypto.errors import LineError, RefusedError, RemoteProtocolError
+from cohortsum.crypto.errors import CohortsumError, LineError, RefusedError, RemoteProtocolError
 from cohortsum.crypto.masks import Vector
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, envelope_to_wire
 from cohortsum.protocol.envelope import Signer
@@ -20,12 +23,14 @@ from cohortsum.protocol.limits import HEALTH, KIB
 from cohortsum.protocol.limits import TRUSTEE as SERVICE
 from cohortsum.protocol.masking import words_digest, words_to_bytes
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
+from cohortsum.protocol.shape import MAX_REPLY_FIELDS, check_shape
 from cohortsum.protocol.transcript_wire import transcript_from_wire, transcript_to_wire
 from cohortsum.protocol.unlocking import UnlockRequest, offer_of
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.trustee.desk import Desk, Permitted
 from cohortsum.trustee.faults import FAILED
 from cohortsum.trustee.keys import Answer
+from cohortsum.trustee.service import unlock_from_wire
 from cohortsum.wire.v1 import service_pb2, trustee_pb2
 from tests.edges.harness import HUB, STATISTICIAN
 from tests.edges.test_tls import certificate
@@ -71,6 +76,35 @@ def test_a_transcript_survives_the_wire() -> None:
     assert transcript_from_wire(transcript_to_wire(transcript)) == transcript
 
 
+_HELD: list[Office] = []
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.integers(0, 2**32), wrong=st.integers(1, 255), cut=st.booleans())
+def test_a_damaged_request_is_refused_in_our_own_words_or_is_the_same_request(
+    tmp_path_factory: pytest.TempPathFactory, at: int, wrong: int, cut: bool
+) -> None:
+    played = round_of()
+    if not _HELD:
+        _HELD.append(Office(tmp_path_factory.mktemp("held")))
+        _HELD[0].offer(played)
+    data = bytearray(head(played))
+    at %= len(data)
+    if cut:
+        del data[at:]
+    else:
+        data[at] ^= wrong
+    descriptor = trustee_pb2.UnlockPiece.DESCRIPTOR
+    try:
+        check_shape(descriptor, bytes(data), MAX_REPLY_FIELDS)
+        request = trustee_pb2.UnlockPiece.FromString(bytes(data)).request
+        permitted = _HELD[0].desk.permitted(*unlock_from_wire(request))
+    except (CohortsumError, DecodeError):
+        return
+    assert permitted.proven.survivors == played.survivors
+    assert permitted.length == played.length
+
+
 def test_the_coordinator_gets_a_key_and_the_masked_sum(tmp_path: Path) -> None:
     async def story() -> None:
         office, played = Office(tmp_path), round_of()
@@ -94,7 +128,7 @@ def test_the_coordinator_gets_a_key_and_the_masked_sum(tmp_path: Path) -> None:
 def test_a_sum_of_several_pieces_travels_whole(tmp_path: Path) -> None:
     bands = "  bands: {kind: histogram, variables: [age], edges: [0, 25, 50, 75, 100]}"
     edges = ", ".join(str(edge / 10) for edge in range(1001))
-    more = (bands.replace("bands", f"b{number}").replace("0, 25, 50, 75, 100", edges) for number in range(26))
+    more = (bands.replace("bands", f"b{number}").replace("0, 25, 50, 75, 100", edges) for number in range(40))
     played = round_of("pieces", (), (bands, "\n".join(more)))
     assert 8 * STANDARD.words(played.length) > MAX_CHUNK_BYTES
 

@@ -130,10 +130,8 @@ class TrusteeService:
         piece = await _message(context, trustee_pb2.UnlockPiece, most, MAX_REPLY_FIELDS)
         if piece.words or not piece.HasField("request"):
             raise RemoteProtocolError("M2", "an unlock begins with its request alone")
-        held = piece.request
-        _check_version(held.wire_version)
-        request = UnlockRequest(transcript_from_wire(held.transcript), envelope_from_wire(held.gate))
-        return await asyncio.to_thread(self._desk.permitted, _study(held.study), request, held.length)
+        _check_version(piece.request.wire_version)
+        return await asyncio.to_thread(self._desk.permitted, *unlock_from_wire(piece.request))
 
     async def _check(self, context: Context) -> None:
         """Say that the trustee serves."""
@@ -143,6 +141,12 @@ class TrusteeService:
         states = health_pb2.HealthCheckResponse
         status = states.SERVING if known else states.SERVICE_UNKNOWN
         await context.write(health_pb2.HealthCheckResponse(status=status).SerializeToString())
+
+
+def unlock_from_wire(held: trustee_pb2.UnlockRequest) -> tuple[SignedStudy, UnlockRequest, int]:
+    """Return study, request and length behind the protobuf form of an unlock's request; raises RemoteProtocolError M2."""
+    request = UnlockRequest(transcript_from_wire(held.transcript), envelope_from_wire(held.gate))
+    return _study(held.study), request, held.length
 
 
 @asynccontextmanager
