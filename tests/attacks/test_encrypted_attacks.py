@@ -5,6 +5,7 @@ The consortium is that of `tests.protocol.two_key`: real machines, real encrypti
 
 from collections.abc import Sequence
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,9 @@ def test_attack_a22_in_two_key_mode_no_kit_of_a_site_decrypts_anything() -> None
     consortium = played()
     context = library().context_from(consortium.key.public, n_threads=1)
     assert not context.has_secret_key()
-    frame = next(STANDARD.frames(consortium.uploads[VICTIM]))
-    size = int.from_bytes(frame.tobytes()[:4], "little")
-    loaded = library().bfv_vector_from(context, frame.tobytes()[4 : 4 + size])
+    mine = TENSEAL.bfv_vector(context, [1, 2, 3])
     with pytest.raises(LIBRARY_ERRORS):
-        loaded.decrypt()
+        mine.decrypt()
     own = DecryptionKey.draw(STANDARD)  # nor does any key that colluders make
     with pytest.raises(CryptoError, match="another key"):
         own.decrypt(consortium.uploads[VICTIM], consortium.numbers)
@@ -197,3 +196,40 @@ def test_attack_a25_the_trustee_is_asked_for_single_sites_and_for_one_sum_after_
     foreign = offer_of(other.context, other.roster, other.key)
     with pytest.raises(RemoteProtocolError, match="another round"):
         offered_key(offer_attachments(foreign), consortium.context, STANDARD, consortium.roster)
+
+
+def crafted(times: int) -> Vector:
+    """Return a ciphertext that nobody encrypted: (0, times q / p), whose phase is the secret key's own polynomial, scaled."""
+    primes = library().context(
+        library().SCHEME_TYPE.BFV, STANDARD.ring_degree, PRIME, list(STANDARD.coefficient_bits), n_threads=1
+    )
+    moduli = [int(one.value()) for one in coefficient_moduli(primes)]
+    scaled = times * (prod(moduli) // PRIME)
+    words = np.zeros((2, len(moduli), STANDARD.ring_degree), dtype=np.uint64)
+    words[1, :, 0] = [scaled % modulus for modulus in moduli]
+    return words.reshape(-1)
+
+
+def coefficient_moduli(context: Any) -> Any:
+    """Return the moduli of ciphertexts as SEAL chose them."""
+    return context.seal_context().data.first_context_data().parms().coeff_modulus()
+
+
+def test_attack_a25_a_crafted_ciphertext_gets_the_key_out_and_the_masks_hold() -> None:
+    """No exact scheme stands chosen ciphertexts: the one answer of a round can be made to be its key.
+
+    A trustee cannot tell. So its answer comes after the checks of the sites and its own, once, and what the key then opens is
+    masked: the coordinator is where it would be under masking, with the opened sum and no single site.
+    """
+    consortium = played()
+    key, length = consortium.key, STANDARD.ring_degree
+    once, twice = key.decrypt(crafted(1), length), key.decrypt(crafted(2), length)
+    assert np.any(once != 0)
+    doubled = [2 * int(word) % PRIME for word in once]
+    assert twice.tolist() == doubled, "the answer is the key's polynomial, as exact as any sum"
+    # with the whole key in hand: a third site is as masked as test_attack_a22 shows
+    words = key.decrypt(consortium.uploads[VICTIM], consortium.numbers)
+    removal = consortium.removal
+    assert removal is not None
+    for minus in removal.minus:
+        assert without(words, removal.plus, (minus,)) != numbers_of(consortium, (VICTIM,))
