@@ -39,7 +39,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """Bytes that must be nowhere; ``alone``: only where no letter, digit, dot or sign stands beside them."""
+    """Bytes that must be nowhere; ``alone``: only where nothing stands beside them that could make them a part of another number."""
 
     label: str
     form: bytes
@@ -154,5 +154,7 @@ def _encoded(label: str, raw: bytes) -> Iterator[Needle]:
 
 
 def pattern(needle: Needle) -> re.Pattern[bytes]:
-    """Return what finds a needle that stands alone."""
+    """Return what finds a needle that stands alone; a longer one may stand in a word, but not in a longer number."""
+    if len(needle.form) == SURE - 1:
+        return re.compile(rb"(?<!\d)" + re.escape(needle.form) + rb"(?!\d)")
     return re.compile(rb"(?<![\w.+-])[+-]?" + re.escape(needle.form) + rb"(?![\w.])")
