@@ -94,7 +94,8 @@ class CommitteePlan:
 
     def cut(self, values: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Return a vector of ``length`` numbers by program."""
-        parts, start = [], 0
+        parts: list[tuple[int, ...]] = []
+        start = 0
         for program in self.programs:
             parts.append(tuple(values[start : start + program.length]))
             start += program.length
