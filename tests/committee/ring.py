@@ -20,9 +20,9 @@ Meddle = Callable[[int, int, bytes], list[bytes]]
 class Tape:
     """What was said: the shares that members started from, and every message with sender and receiver."""
 
-    shares: list[list[int]] = field(default_factory=list)
-    messages: list[tuple[int, int, bytes]] = field(default_factory=list)
-    locks: list[frozenset[str]] = field(default_factory=list)
+    shares: list[list[int]] = field(default_factory=list[list[int]])
+    messages: list[tuple[int, int, bytes]] = field(default_factory=list[tuple[int, int, bytes]])
+    locks: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
 
 def plan_of(members: int, *programs: Program, sites: int = 4) -> CommitteePlan:

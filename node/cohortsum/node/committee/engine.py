@@ -8,11 +8,12 @@ MPyC keeps module globals, so there is one runtime, one member and one run per p
 - A `Line` takes only whole messages of canonical field elements, each program counter once, and bounded in number.
 - Masks of comparisons are ``STATISTICAL`` bits long (`protocol.committee.plan`).
 
-**One protocol of MPyC is replaced.** Its zero test opens a product a * r with a random r, both shared by polynomials A and R of degree d,
-as the values of A * R at all members. That shows A * R itself, whose factors are A and R up to scale: with three members and d = 1
-each member is left with two candidates for a, read off from the roots, and in a comparison a tells the compared number apart. Here a
-fresh sharing of zero of degree 2 d is added before opening, so that only the value a * r is left. (Ben-Or, Goldwasser and Wigderson
-1988 randomise products in this way before they open them.)
+**One protocol of MPyC is replaced.** Its zero test opens a product a * r with a random r, shared by polynomials A and R of degree d, as
+the values of A * R at all members. That shows the polynomial A * R, whose factors are A and R up to scale: with three members and d = 1
+its two roots leave each member two candidates for a, and in a field as short as ours r * s is opened likewise, so that the common root
+leaves one. In a comparison a tells which bits of the masked number and of the mask differ, hence the compared number. Here a fresh
+sharing of zero of degree 2 d is added before opening, so that only the value a * r is left. (Ben-Or, Goldwasser and Wigderson 1988
+randomise products in this way.)
 """
 
 import asyncio
@@ -99,6 +100,7 @@ class Line:
     def __init__(self, runtime: Any, peer: int, write: Callable[[bytes], None]) -> None:
         self._runtime, self._peer, self._write = runtime, peer, write
         self._waiting: dict[int, Any] = {}
+        self._taken: set[int] = set()
         self._greeted = runtime.pid < peer
         self.nbytes_sent = 0
 
@@ -127,17 +129,14 @@ class Line:
             return
         counter, length = HEADER.unpack_from(message) if len(message) >= HEADER.size else (0, -1)
         payload = message[HEADER.size :]
-        if length != len(payload) or not payload or not _elements(payload):
+        sound = length == len(payload) > 0 and _elements(payload)
+        if not sound or counter in self._taken or len(self._waiting) >= MOST_WAITING:
             raise PeerError(self._peer)
-        awaited = self._waiting.get(counter)
-        if awaited is None:
-            if len(self._waiting) >= MOST_WAITING:
-                raise PeerError(self._peer)
-            self._waiting[counter] = payload
-        elif isinstance(awaited, bytes):
-            raise PeerError(self._peer)
-        else:
+        self._taken.add(counter)
+        if counter in self._waiting:
             self._waiting.pop(counter).set_result(payload)
+        else:
+            self._waiting[counter] = payload
 
     def _greeting(self, message: bytes) -> None:
         size = 2 + self._runtime._prss_keys_from_peer(self._peer)
@@ -170,7 +169,7 @@ class OnShares:
         self._runtime = runtime
         self._integers = runtime.SecInt(INTEGER_BITS, COMMITTEE.prime)
         self._numpy: Any = import_module("numpy")
-        runtime.np_is_zero_public = _zero_test(runtime)
+        runtime.np_is_zero_public = _zero_test(runtime, self._integers)
 
     async def at_least(self, shares: Sequence[int], bounds: Sequence[int], greatest: int) -> list[bool]:
         """Open, per share, whether its value is ``bound`` or more."""
@@ -192,14 +191,14 @@ class OnShares:
         return [int(value) for array in opened for value in await array]
 
 
-def _zero_test(runtime: Any) -> Callable[[Any], Any]:
+def _zero_test(runtime: Any, integers: Any) -> Callable[[Any], Any]:
     """Return MPyC's public zero test of an array with a sharing of zero in what is opened; see the module."""
     asyncoro: Any = import_module("mpyc.asyncoro")
     thresha: Any = import_module("mpyc.thresha")
 
     async def np_is_zero_public(array: Any) -> Any:
         await runtime.returnType(asyncio.Future)
-        field, size, shape = type(array).sectype.field, array.size, array.shape
+        field, size, shape = integers.field, array.size, array.shape
         factors = runtime._np_randoms(field, size)
         zeros = thresha.np_pseudorandom_share_0(
             field, len(runtime.parties), runtime.pid, runtime.prfs(field.order), runtime._prss_uci(), size

@@ -1,14 +1,14 @@
 """A worker as its node has it: a process with two pipes, a deadline, and nothing left behind.
 
-The node starts one per run, hands it the job, carries frames, and takes the answers. Whatever ends the run ends the process, with a
-signal that cannot be caught.
+The node starts one per run, hands it the job, carries frames, and takes the answers. Whatever ends the run ends the process: it leaves
+when its pipe closes, and is killed if it has not left soon.
 """
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from cohortsum.crypto.errors import RoundFailedError
@@ -19,6 +19,7 @@ from cohortsum.protocol.committee.plan import CommitteePlan
 COMMAND = ("-I", "-m", "cohortsum.node.committee.worker")
 """What Python runs: isolated, so that neither the working directory nor variables add to what it imports."""
 CHUNK = 2**16
+GRACE_S = 2.0
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -44,11 +45,12 @@ class Worker:
     """A running worker.
 
     Attributes:
+        process: of the system.
         locks: what it gave up, once it is ready.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+        self.process = process
         self._frames, self.locks = Frames(), frozenset[str]()
 
     async def hand(self, peer: int, body: bytes) -> None:
@@ -58,11 +60,11 @@ class Worker:
         await self._write(Frame(FrameKind.DATA, peer, body))
 
     async def _write(self, frame: Frame) -> None:
-        if self._process.stdin is None or self._process.stdin.is_closing():
+        if self.process.stdin is None or self.process.stdin.is_closing():
             raise RoundFailedError("committee: the worker has ended")
         try:
-            self._process.stdin.write(frame.to_bytes())
-            await self._process.stdin.drain()
+            self.process.stdin.write(frame.to_bytes())
+            await self.process.stdin.drain()
         except ConnectionError as error:
             raise RoundFailedError("committee: the worker has ended") from error
 
@@ -78,9 +80,9 @@ class Worker:
             PeerSentNonsenseError: a member sent what cannot belong to the run.
             RoundFailedError: the worker ended without answers.
         """
-        if self._process.stdout is None:
+        if self.process.stdout is None:
             raise RoundFailedError("committee: the worker has no pipe")
-        while data := await self._process.stdout.read(CHUNK):
+        while data := await self.process.stdout.read(CHUNK):
             try:
                 frames = self._frames.feed(data)
             except FrameError as error:
@@ -99,8 +101,8 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker(command: Sequence[str] = COMMAND) -> AsyncIterator[Worker]:
-    """Start a worker, and kill it when the block is left."""
+async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
+    """Start a worker, and end it when the block is left."""
     environment = ENVIRONMENT | {key: os.environ[key] for key in ("SYSTEMROOT",) if key in os.environ}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -115,11 +117,13 @@ async def worker(command: Sequence[str] = COMMAND) -> AsyncIterator[Worker]:
     try:
         yield Worker(process)
     finally:
-        if process.returncode is None:
-            process.kill()
         if process.stdin is not None:
             process.stdin.close()
-        await process.wait()
+        try:
+            await asyncio.wait_for(process.wait(), GRACE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 def _failed(frame: Frame) -> RoundFailedError:

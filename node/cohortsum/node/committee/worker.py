@@ -33,7 +33,7 @@ def main() -> None:
     plan = plan_from_plain(job["plan"])
     runtime = load(job["member"], len(plan.members))
     loop: asyncio.AbstractEventLoop = runtime._loop
-    loop.set_exception_handler(lambda *_: None)  # a traceback could hold shares
+    loop.set_exception_handler(_silent)
 
     def send(kind: FrameKind, peer: int, body: bytes) -> None:
         _write(pipe, Frame(kind, peer, body).to_bytes())
@@ -48,13 +48,18 @@ def main() -> None:
         await loop.connect_read_pipe(lambda: inbox, sys.stdin.buffer)
         send(FrameKind.READY, 0, ",".join([*on, *locks.late()]).encode())
         inbox.take(early)
-        running = asyncio.ensure_future(_computed(plan, job["shares"], arithmetic, runtime))
-        await asyncio.wait({running, inbox.broken}, return_when=asyncio.FIRST_COMPLETED)
+        running = loop.create_task(_computed(plan, job["shares"], arithmetic, runtime))
+        either: set[asyncio.Future[Any]] = {running, inbox.broken}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if inbox.broken.done():
             inbox.broken.result()
         send(FrameKind.ANSWERS, 0, running.result())
 
     _end(loop, compute(), send)
+
+
+def _silent(_: asyncio.AbstractEventLoop, __: object) -> None:
+    """Log nothing: a traceback could hold shares."""
 
 
 async def _computed(plan: Any, shares: list[int], arithmetic: OnShares, runtime: Any) -> bytes:
