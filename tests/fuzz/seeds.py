@@ -26,6 +26,7 @@ from cohortsum.protocol.messages import (
     Approval,
     Burial,
     Complaint,
+    EncryptionKeyOffer,
     Envelope,
     Kind,
     Message,
@@ -33,6 +34,7 @@ from cohortsum.protocol.messages import (
     Packet,
     Regimen,
     Tombstone,
+    Unlocked,
     WaivedRule,
 )
 from cohortsum.report.document import StudyIdentity, TableBlock, to_json
@@ -122,6 +124,8 @@ def _messages() -> Seeds:
         Complaint("R2.7", "site1"),
         Tombstone(),
         Burial(tuple(signer.sign(digest, Tombstone()) for _ in range(2))),
+        EncryptionKeyOffer(digest, digest),
+        Unlocked(digest, digest, digest),
     )
     for place, message in enumerate(made):
         kind, payload = encode(message)
