@@ -32,9 +32,9 @@ def unseal(key_and_nonce: SecretBytes, ciphertext: bytes, associated: bytes, num
 
 def _parts(key_and_nonce: SecretBytes, number: int) -> tuple[ChaCha20Poly1305, bytes]:
     raw = key_and_nonce.reveal()
-    if len(raw) != KEY_AND_NONCE_BYTES or not 0 <= number < 2**64:
-        raise ValueError(
-            f"sealing needs {KEY_AND_NONCE_BYTES} derived bytes and a number below 2**64, got {len(raw)}"
-        )
+    if len(raw) != KEY_AND_NONCE_BYTES:
+        raise ValueError(f"sealing needs {KEY_AND_NONCE_BYTES} derived bytes, got {len(raw)}")
+    if not 0 <= number < 2**64:
+        raise ValueError("the number of a sealed message lies outside 64 bits")
     nonce = int.from_bytes(raw[32:], "big") ^ number
     return ChaCha20Poly1305(raw[:32]), nonce.to_bytes(KEY_AND_NONCE_BYTES - 32, "big")

@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 
-from cohortsum.crypto.errors import RoundFailedError
+from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError
 from cohortsum.node.committee.frames import MOST, Failure, Frame, FrameError, FrameKind, Frames
 from cohortsum.protocol.committee.plain import plan_to_plain
 from cohortsum.protocol.committee.plan import CommitteePlan
@@ -29,18 +30,6 @@ ENVIRONMENT = {
 """All that a worker sees of the environment: numpy starts no threads, which would take memory and no work."""
 
 
-class PeerSentNonsenseError(RoundFailedError):
-    """A member sent the worker what cannot belong to the run.
-
-    Attributes:
-        member: its number in the committee.
-    """
-
-    def __init__(self, member: int) -> None:
-        super().__init__(f"committee: member {member} sent what cannot belong to the run")
-        self.member = member
-
-
 class Worker:
     """A running worker.
 
@@ -54,9 +43,14 @@ class Worker:
         self._frames, self.locks = Frames(), frozenset[str]()
 
     async def hand(self, peer: int, body: bytes) -> None:
-        """Hand over a message of a peer; raises RoundFailedError where the worker is gone or the message too long."""
+        """Hand over a message of a peer.
+
+        Raises:
+            RemoteProtocolError: C10, the message is longer than any may be.
+            RoundFailedError: the worker is gone.
+        """
         if len(body) > MOST:
-            raise PeerSentNonsenseError(peer)
+            raise nonsense_of(peer)
         await self._write(Frame(FrameKind.DATA, peer, body))
 
     async def _write(self, frame: Frame) -> None:
@@ -77,7 +71,7 @@ class Worker:
         """Yield messages for peers, with their numbers, and at last the encoded answers.
 
         Raises:
-            PeerSentNonsenseError: a member sent what cannot belong to the run.
+            RemoteProtocolError: C10, a member sent what cannot belong to the run.
             RoundFailedError: the worker ended without answers.
         """
         if self.process.stdout is None:
@@ -102,7 +96,14 @@ class Worker:
 
 @asynccontextmanager
 async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
-    """Start a worker, and end it when the block is left."""
+    """Start a worker, and end it when the block is left.
+
+    Raises RoundFailedError where the engine is not installed.
+    """
+    if find_spec("mpyc") is None:
+        raise RoundFailedError(
+            "committee: the engine is not installed at this member; pip install 'cohortsum[committee]'"
+        )
     environment = ENVIRONMENT | {key: os.environ[key] for key in ("SYSTEMROOT",) if key in os.environ}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -126,7 +127,12 @@ async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
             await process.wait()
 
 
-def _failed(frame: Frame) -> RoundFailedError:
+def nonsense_of(member: int) -> RemoteProtocolError:
+    """Return the error about a member, by its number, that sent what cannot belong to the run."""
+    return RemoteProtocolError("C10", f"member {member} of the committee sent what cannot belong to the run")
+
+
+def _failed(frame: Frame) -> RoundFailedError | RemoteProtocolError:
     if frame.kind is FrameKind.FAILED and frame.body == bytes([Failure.PEER]):
-        return PeerSentNonsenseError(frame.peer)
+        return nonsense_of(frame.peer)
     return RoundFailedError("committee: what the members sent does not fit together")

@@ -100,6 +100,17 @@ class CoordinatorRun:
         self._held: dict[type[Message], dict[int, Packet]] = {Key: {}, Deal: {}, Result: {}}
         self._waits: type[Message] | None = Key
         self._computing = False
+        self._carried: dict[tuple[int, int], int] = {}
+
+    @property
+    def step(self) -> str:
+        """What is waited for; empty once the run is over."""
+        return "" if self._waits is None else self._waits.__name__
+
+    @property
+    def computing(self) -> bool:
+        """Whether members may have begun to compute."""
+        return self._computing
 
     @property
     def over(self) -> bool:
@@ -141,13 +152,24 @@ class CoordinatorRun:
         return self._next() if len(held) == len(self._expected) else []
 
     def carry(self, site: int, frame: Sealed) -> list[Effect]:
-        """Hand a frame of a member on; raises RemoteProtocolError C7 unless it is that member's, in this run."""
+        """Hand a frame of a member on, in the order of its numbers; one that was handed on already has no second effect.
+
+        Raises RemoteProtocolError C7 unless it is that member's, in this run, and the next one.
+        """
+        if self._waits is None:
+            return []
         if self._waits is not Result:
             raise RemoteProtocolError("C7", "a frame while nobody computes")
         members = self._plan.members
         own = frame.context == self.context and max(frame.sender, frame.receiver) < len(members)
         if not own or members[frame.sender] != site:
             raise RemoteProtocolError("C7", "a frame of another member or run")
+        carried = self._carried.get((frame.sender, frame.receiver), 0)
+        if frame.number < carried:
+            return []
+        if frame.number > carried:
+            raise RemoteProtocolError("C7", "a frame before the one that precedes it")
+        self._carried[frame.sender, frame.receiver] = carried + 1
         return [Tell((members[frame.receiver],), frame)]
 
     def expire(self) -> list[Effect]:

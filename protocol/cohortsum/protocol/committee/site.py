@@ -178,11 +178,16 @@ class SiteRun:
         return self._opening is not None
 
     @property
-    def context(self) -> bytes:
-        """The run's context; raises LocalProtocolError before it is open."""
+    def opening(self) -> Opening:
+        """What the coordinator opened; raises LocalProtocolError before."""
         if self._opening is None:
             raise LocalProtocolError("C3", "the run is not open")
-        return self._opening.context
+        return self._opening
+
+    @property
+    def context(self) -> bytes:
+        """The run's context; raises LocalProtocolError before it is open."""
+        return self.opening.context
 
     def handle(self, packet: Packet) -> list[Effect]:
         """Take a packet of the coordinator.

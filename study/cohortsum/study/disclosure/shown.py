@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import Cell, Status, Table
+from cohortsum.study.results import HIDDEN, Cell, Status, Table
 
 
 @dataclass(frozen=True, slots=True)

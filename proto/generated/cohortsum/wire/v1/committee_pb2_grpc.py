@@ -34,13 +34,13 @@ class CommitteeStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Next = channel.unary_unary(
-                '/cohortsum.wire.v1.Committee/Next',
+        self.CommitteeNext = channel.unary_unary(
+                '/cohortsum.wire.v1.Committee/CommitteeNext',
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextRequest.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextReply.FromString,
                 _registered_method=True)
-        self.Send = channel.unary_unary(
-                '/cohortsum.wire.v1.Committee/Send',
+        self.CommitteeSend = channel.unary_unary(
+                '/cohortsum.wire.v1.Committee/CommitteeSend',
                 request_serializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendRequest.SerializeToString,
                 response_deserializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendReply.FromString,
                 _registered_method=True)
@@ -49,14 +49,14 @@ class CommitteeStub:
 class CommitteeServicer:
     """Missing associated documentation comment in .proto file."""
 
-    def Next(self, request, context):
+    def CommitteeNext(self, request, context):
         """What waits for this site in one study's runs after number `after`; answers at once if there is something.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Send(self, request, context):
+    def CommitteeSend(self, request, context):
         """Messages and frames of this site, in their order. Sending the same again has no second effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -66,13 +66,13 @@ class CommitteeServicer:
 
 def add_CommitteeServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Next': grpc.unary_unary_rpc_method_handler(
-                    servicer.Next,
+            'CommitteeNext': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitteeNext,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextRequest.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextReply.SerializeToString,
             ),
-            'Send': grpc.unary_unary_rpc_method_handler(
-                    servicer.Send,
+            'CommitteeSend': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitteeSend,
                     request_deserializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendRequest.FromString,
                     response_serializer=cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendReply.SerializeToString,
             ),
@@ -88,7 +88,7 @@ class Committee:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def Next(request,
+    def CommitteeNext(request,
             target,
             options=(),
             channel_credentials=None,
@@ -101,7 +101,7 @@ class Committee:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/cohortsum.wire.v1.Committee/Next',
+            '/cohortsum.wire.v1.Committee/CommitteeNext',
             cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextRequest.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeNextReply.FromString,
             options,
@@ -115,7 +115,7 @@ class Committee:
             _registered_method=True)
 
     @staticmethod
-    def Send(request,
+    def CommitteeSend(request,
             target,
             options=(),
             channel_credentials=None,
@@ -128,7 +128,7 @@ class Committee:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/cohortsum.wire.v1.Committee/Send',
+            '/cohortsum.wire.v1.Committee/CommitteeSend',
             cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendRequest.SerializeToString,
             cohortsum_dot_wire_dot_v1_dot_committee__pb2.CommitteeSendReply.FromString,
             options,

@@ -33,22 +33,22 @@ class CommitteeStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CommitteeAsyncStub: ...
-    Next: _grpc.UnaryUnaryMultiCallable[_committee_pb2.CommitteeNextRequest, _committee_pb2.CommitteeNextReply]
+    CommitteeNext: _grpc.UnaryUnaryMultiCallable[_committee_pb2.CommitteeNextRequest, _committee_pb2.CommitteeNextReply]
     """What waits for this site in one study's runs after number `after`; answers at once if there is something."""
-    Send: _grpc.UnaryUnaryMultiCallable[_committee_pb2.CommitteeSendRequest, _committee_pb2.CommitteeSendReply]
+    CommitteeSend: _grpc.UnaryUnaryMultiCallable[_committee_pb2.CommitteeSendRequest, _committee_pb2.CommitteeSendReply]
     """Messages and frames of this site, in their order. Sending the same again has no second effect."""
 
 @_typing.type_check_only
 class CommitteeAsyncStub(CommitteeStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Next: _aio.UnaryUnaryMultiCallable[_committee_pb2.CommitteeNextRequest, _committee_pb2.CommitteeNextReply]  # type: ignore[assignment]
+    CommitteeNext: _aio.UnaryUnaryMultiCallable[_committee_pb2.CommitteeNextRequest, _committee_pb2.CommitteeNextReply]  # type: ignore[assignment]
     """What waits for this site in one study's runs after number `after`; answers at once if there is something."""
-    Send: _aio.UnaryUnaryMultiCallable[_committee_pb2.CommitteeSendRequest, _committee_pb2.CommitteeSendReply]  # type: ignore[assignment]
+    CommitteeSend: _aio.UnaryUnaryMultiCallable[_committee_pb2.CommitteeSendRequest, _committee_pb2.CommitteeSendReply]  # type: ignore[assignment]
     """Messages and frames of this site, in their order. Sending the same again has no second effect."""
 
 class CommitteeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
-    def Next(
+    def CommitteeNext(
         self,
         request: _committee_pb2.CommitteeNextRequest,
         context: _ServicerContext,
@@ -56,7 +56,7 @@ class CommitteeServicer(metaclass=_abc_1.ABCMeta):
         """What waits for this site in one study's runs after number `after`; answers at once if there is something."""
 
     @_abc_1.abstractmethod
-    def Send(
+    def CommitteeSend(
         self,
         request: _committee_pb2.CommitteeSendRequest,
         context: _ServicerContext,
