@@ -19,7 +19,7 @@ from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.release.archive import pack, unpack
 from cohortsum.study.release.checklist import HUMAN
 from cohortsum.study.release.decision import Act, Decision
-from cohortsum.study.results import Cell, HIDDEN
+from cohortsum.study.results import HIDDEN, Cell
 from tests.admin import desk
 from tests.life.town import EPOCH
 from tests.release.test_bundle_town import AuditedTown

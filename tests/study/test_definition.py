@@ -77,7 +77,6 @@ def test_the_open_example_runs_on_68_regions() -> None:
     ("old", "new", "field"),
     [
         ("protection: {", "protection: {mode: two_key, ", "protection.mode two_key"),
-        ("protection: {", "protection: {mode: committee, committee: [a, b, c], ", "protection.committee"),
         ("epoch: 2026-11", "epoch: 2026-11, near_duplicate: reuse", "near_duplicate reuse"),
     ],
 )

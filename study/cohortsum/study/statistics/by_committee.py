@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cohortsum.study.batch import Batch
-from cohortsum.study.results import HIDDEN, Cell, Table
+from cohortsum.study.results import HIDDEN, Absent, Cell, Status, Table
 from cohortsum.study.statistics.interface import Block, State, Sums
 
 Place = tuple[str, int]
 """A count: the name of its block, and its place in the block."""
 Found = Mapping[str, tuple[int | None, ...]]
 """The opened counts by table, in the order of its places; None for one that stayed closed."""
+NOT_OPENED = Absent("not opened")
+"""In the place of what a committee is not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,8 @@ def closed_note(least: int) -> str:
 def shown(count: int | None) -> Cell:
     """Return a count as tables have it."""
     return HIDDEN if count is None else count
+
+
+def opened_status(count: int | None) -> Status:
+    """Return the status of a row whose count a committee opened, or not."""
+    return Status.HIDDEN if count is None else Status.OK

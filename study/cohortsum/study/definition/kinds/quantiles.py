@@ -23,6 +23,10 @@ from cohortsum.study.variables import Number
 MIN_BIN = 10
 """People of a bin that is looked at more closely, unless the study says otherwise."""
 MOST_PARTS = 1000
+EXTREME = (
+    "0 and 1 ask for the minimum and the maximum: the value of one person, which only a committee opens, on a public grid "
+    "(mode: committee, and step in the place of edges); expected probabilities between them"
+)
 LEAST_WIDTH = 1e-9
 """Least width to refine to, as a share of the greatest edge: below it edges would fall on each other."""
 
@@ -108,7 +112,9 @@ class QuantilesEntry(Binned):
     min_bin: Count | None = None
     step: Annotated[Finite, Field(gt=0)] | None = None
 
-    wanted: ClassVar[str] = "expected one of edges: [...], bins: {from, to, count} and, for a committee, step"
+    wanted: ClassVar[str] = (
+        "expected either edges: [...] or bins: {from, to, count}; or step alone, for a committee"
+    )
 
     @property
     def without_bins(self) -> bool:
@@ -119,11 +125,6 @@ class QuantilesEntry(Binned):
     def _fields_agree(self) -> Self:
         if self.step is not None and (self.refine is not None or self.min_bin is not None):
             raise ValueError("refine and min_bin look into bins, and step has none; remove them")
-        if self.step is None and {0.0, 1.0}.intersection(self.probabilities):
-            raise ValueError(
-                "0 and 1 ask for the minimum and the maximum: the value of one person, which only a committee opens, and on a public "
-                "grid (mode: committee and step); expected probabilities between them"
-            )
         if len(set(self.probabilities)) < len(self.probabilities):
             raise ValueError("a probability is listed twice; list each once")
         if self.min_bin is not None and self.refine is None:
@@ -136,6 +137,9 @@ class QuantilesEntry(Binned):
         edges, probabilities = self.public_edges(), tuple(sorted(self.probabilities))
         taken = {"variable", "probability", *QUANTILE_COLUMNS, QUANTILE_NOISE_COLUMN, REFINED_COLUMN}
         by = reading.factors(self.by, path_of(name, "by"), taken)
+        for place, probability in enumerate(self.probabilities if self.step is None else ()):
+            if probability in (0.0, 1.0):
+                reading.problems.add(path_of(name, "probabilities", place), EXTREME)
         bands = dict(sorted(self.bands.items()))
         for variable, cuts in bands.items():
             _check_bands(variable, cuts, taken, path_of(name, "bands", variable), reading)
