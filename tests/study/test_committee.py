@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import ConfigurationError, StudyFileError
 from cohortsum.protocol.committee import OpenCounts, OrderStatistics, Threshold
@@ -125,7 +126,7 @@ def test_quantiles_by_groups_with_missing_values_and_values_that_are_left_out() 
     sexes = np.concatenate([site.levels["sex"] for site in sites])
     ages = np.concatenate([site.numbers["age"] for site in sites])
     for row in rows:
-        here = (sexes == ["female", "male"].index(str(row["sex"]))) & (
+        here: NDArray[np.bool_] = (sexes == ["female", "male"].index(str(row["sex"]))) & (
             (ages >= 50) == str(row["age"]).startswith("[50")
         )
         values = iqs[here & (iqs >= 40) & (iqs <= 160)]

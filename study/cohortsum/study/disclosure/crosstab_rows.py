@@ -47,6 +47,13 @@ def crossed_rows(settings: Settings, tables: Sequence[Table], crossings: Crossin
     )
 
 
+def printed(tables: Sequence[Table], figures: Mapping[str, Figure]) -> tuple[Table, ...]:
+    """Return a crosstab with these counts, and the measures made of them."""
+    (crosstab,) = (table for table in tables if table.kind == "crosstab")
+    shown = _shown(crosstab, figures)
+    return tuple(shown if table is crosstab else _measures(table, shown) for table in tables)
+
+
 def _shown(table: Table, figures: Mapping[str, Figure]) -> Table:
     """Return a crosstab with hidden and rounded counts, and percentages of these."""
     place = {name: table.columns.index(name) for name in ("count", "row_percent", "column_percent", "status")}
