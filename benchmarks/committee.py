@@ -43,15 +43,17 @@ class Grid:
         cells: of the tables.
         people: behind the percentiles.
         repeats: of each run, of which the median counts.
+        members: sizes of the committee.
     """
 
     sites: int = 200
     cells: tuple[int, ...] = (4, 50, 300)
     people: int = 20_000
     repeats: int = 5
+    members: tuple[int, ...] = (3, 5, 7)
 
 
-QUICK = Grid(5, (4,), 200, 1)
+QUICK = Grid(5, (4,), 200, 1, (3,))
 
 Task = tuple[str, Program, list[list[int]], list[int]]
 """What is computed, on which vectors, and the answer."""
@@ -85,7 +87,7 @@ def _ranks(people: int, percent: int) -> tuple[int, int]:
 def cost_rows(grid: Grid) -> Iterator[Row]:
     """Yield time and traffic of every program and committee; raises AssertionError for a wrong answer."""
     for name, program, vectors, expected in tasks(grid):
-        for members in (3, 5, 7):
+        for members in grid.members:
             took: list[float] = []
             tape = Tape()
             for _ in range(grid.repeats):
@@ -109,7 +111,7 @@ def cost_rows(grid: Grid) -> Iterator[Row]:
 def dealing_rows(grid: Grid) -> Iterator[Row]:
     """Yield what cutting one site's numbers into shares costs, and how many bytes it sends."""
     for cells in grid.cells:
-        for members in (3, 5, 7):
+        for members in grid.members:
             plan = plan_of(members, OpenCounts("counts", cells, LEAST, 1000))
             vectors: Sequence[Sequence[int]] = [[1] * cells]
             began = time.perf_counter()

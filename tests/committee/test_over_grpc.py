@@ -1,6 +1,7 @@
 """Runs over real gRPC: dealers and members that only call out, frames through the coordinator, workers that are processes."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from cohortsum.node.committee.bindings import MOST_BEGUN, Bindings
 from cohortsum.node.committee.process import Worker
 from cohortsum.protocol.committee import (
     CommitteePlan,
-    OpenCounts,
     OrderStatistics,
     outcome_digest,
     percentile,
@@ -26,19 +26,8 @@ from cohortsum.protocol.committee.codec import encode, packet_to_wire, sealed_to
 from cohortsum.protocol.committee.messages import End, Packet, Sealed, sign
 from cohortsum.wire.v1 import committee_pb2, committee_pb2_grpc
 from tests.committee.town import CommitteeTown
+from tests.committee.vectors import MEMBERS, SHOWN, counting, counts
 from tests.edges.harness import LIMIT_S
-
-COUNTS = ((7, 3, 0, 10), (0, 3, 0, 10), (0, 6, 0, 20), (0, 0, 0, 0), (0, 0, 0, 0))
-SHOWN = ((-1, 12, -1, 40),)
-MEMBERS = (0, 2, 4)
-
-
-def counts(index: int, _: CommitteePlan) -> Sequence[int]:
-    return COUNTS[index]
-
-
-def counting(members: Sequence[int] = MEMBERS, dealers: Sequence[int] = range(5)) -> CommitteePlan:
-    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),))
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -160,6 +149,50 @@ def test_a_worker_that_is_killed_ends_the_run_with_a_reason_and_the_next_attempt
                 town.join(index)
             assert (await town.compute(counting())).answers == SHOWN
             assert len(started) > 3  # three members, and again
+
+    run(play)
+
+
+async def member_process(town: CommitteeTown, index: int) -> asyncio.subprocess.Process:
+    """Start the node of a site as a process of its own, and return once it runs."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.committee.member_process", str(town.port), str(town.folder), "5", str(index)),
+        cwd=Path(__file__).resolve().parents[2],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.faults
+def test_a_member_process_that_is_killed_ends_the_run_and_when_it_is_back_a_retry_succeeds(
+    tmp_path: Path,
+) -> None:
+    """SIGKILL, as a machine that goes away: no word leaves, and its worker ends with it."""
+
+    async def play() -> None:
+        async with CommitteeTown(tmp_path, counts, pace=CommitteePace(20.0, 20.0, attempts=1)) as town:
+            for index in (0, 1, 3, 4):
+                town.join(index)
+            process = await member_process(town, 2)
+            first = asyncio.create_task(town.compute(counting()))
+            while town.bindings(2).of(town.study.digest, 1) is None:
+                await asyncio.sleep(0.005)
+            process.kill()
+            await process.wait()
+            again = await member_process(town, 2)
+            try:
+                with pytest.raises(RoundFailedError, match=r"site2.*started anew"):
+                    await first
+                assert (await town.compute(counting())).answers == SHOWN
+                while any(not town.heard[index] for index in (0, 1, 3, 4)):
+                    await asyncio.sleep(0.01)
+            finally:
+                again.kill()
+                await again.wait()
 
     run(play)
 

@@ -95,8 +95,12 @@ class Worker:
 async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
     """Start a worker, and end it when the block is left.
 
-    Raises RoundFailedError where the engine is not installed.
+    Raises RoundFailedError where the engine is not installed, or the system cannot lock a worker in.
     """
+    if find_spec("resource") is None:
+        raise RoundFailedError(
+            "committee: a member needs Linux or macOS, where its worker can lock itself in"
+        )
     if find_spec("mpyc") is None:
         raise RoundFailedError(
             "committee: the engine is not installed at this member; pip install 'cohortsum[committee]'"
