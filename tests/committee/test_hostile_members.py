@@ -11,9 +11,9 @@ import pytest
 
 from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError
 from cohortsum.crypto.field import COMMITTEE
-from cohortsum.node.committee.engine import HEADER
-from cohortsum.node.committee.frames import MOST, Frame, FrameError, FrameKind, Frames
-from cohortsum.node.committee.process import nonsense_of, worker
+from cohortsum.node.committee.engine import HEADER, PeerError
+from cohortsum.node.committee.frames import MOST, Frame, FrameKind, Frames
+from cohortsum.node.committee.process import worker
 from cohortsum.protocol.committee import Threshold
 from tests.committee.ring import Meddle, computed, plan_of
 
@@ -75,12 +75,12 @@ LIES: dict[str, Callable[[bytes], list[bytes]]] = {
 def test_what_cannot_be_a_message_ends_the_run_and_names_the_member(lie: str) -> None:
     errors = ends(lying(LIES[lie]))
     named = [str(error) for error in errors if isinstance(error, RemoteProtocolError)]
-    assert named == [str(nonsense_of(LIAR))]
+    assert named == [str(PeerError(LIAR))]
 
 
 def test_a_frame_beyond_the_bound_never_reaches_the_worker() -> None:
     errors = ends(lying(lambda message: [bytes(MOST + 1)]))
-    assert any(str(error) == str(nonsense_of(LIAR)) for error in errors)
+    assert any(str(error) == str(PeerError(LIAR)) for error in errors)
 
 
 def test_a_pickle_is_refused_and_never_loaded(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_frames_are_bounded_and_cut_where_they_end() -> None:
     data = one.to_bytes() * 2
     assert [frame for byte in data for frame in frames.feed(bytes([byte]))] == [one, one]
     for wrong in (b"\x09\0\0\0\0\0", b"\x02\0" + (MOST + 1).to_bytes(4, "big")):
-        with pytest.raises(FrameError):
+        with pytest.raises(RemoteProtocolError):
             Frames().feed(wrong)
-    with pytest.raises(FrameError):
+    with pytest.raises(RemoteProtocolError):
         Frame(FrameKind.DATA, 0, bytes(MOST + 1)).to_bytes()

@@ -1,6 +1,7 @@
 """Runs over real gRPC: dealers and members that only call out, frames through the coordinator, workers that are processes."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,29 +11,23 @@ import numpy as np
 import pytest
 
 from cohortsum.coordinator.committee_desk import CommitteePace
-from cohortsum.crypto.errors import RoundFailedError, StoreError
+from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError, StoreError
 from cohortsum.node.client import secure_channel
-from cohortsum.node.committee.bindings import Bindings
+from cohortsum.node.committee.bindings import MOST_BEGUN, Bindings
 from cohortsum.node.committee.process import Worker
-from cohortsum.protocol.committee import CommitteePlan, OpenCounts, OrderStatistics, percentile
+from cohortsum.protocol.committee import (
+    CommitteePlan,
+    OrderStatistics,
+    outcome_digest,
+    percentile,
+)
 from cohortsum.protocol.committee.checks import agreed_answers
 from cohortsum.protocol.committee.codec import encode, packet_to_wire, sealed_to_wire
 from cohortsum.protocol.committee.messages import End, Packet, Sealed, sign
 from cohortsum.wire.v1 import committee_pb2, committee_pb2_grpc
 from tests.committee.town import CommitteeTown
+from tests.committee.vectors import MEMBERS, SHOWN, counting, counts
 from tests.edges.harness import LIMIT_S
-
-COUNTS = ((7, 3, 0, 10), (0, 3, 0, 10), (0, 6, 0, 20), (0, 0, 0, 0), (0, 0, 0, 0))
-SHOWN = ((-1, 12, -1, 40),)
-MEMBERS = (0, 2, 4)
-
-
-def counts(index: int, _: CommitteePlan) -> Sequence[int]:
-    return COUNTS[index]
-
-
-def counting(members: Sequence[int] = MEMBERS, dealers: Sequence[int] = range(5)) -> CommitteePlan:
-    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),))
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -90,7 +85,7 @@ def test_a_median_in_two_stages_over_grpc_is_numpys(tmp_path: Path) -> None:
                 opened = await town.compute(plan)
                 found = following.found(opened.answers[0])
                 assert found is not None
-                following, earlier = following.narrowed(found), opened.results[0].digest
+                following, earlier = following.narrowed(found), outcome_digest(opened.results)
             assert stages == 2
             assert found is not None
             assert place.between(found[0][0], found[-1][0]) == np.median(pooled)
@@ -158,6 +153,50 @@ def test_a_worker_that_is_killed_ends_the_run_with_a_reason_and_the_next_attempt
     run(play)
 
 
+async def member_process(town: CommitteeTown, index: int) -> asyncio.subprocess.Process:
+    """Start the node of a site as a process of its own, and return once it runs."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.committee.member_process", str(town.port), str(town.folder), "5", str(index)),
+        cwd=Path(__file__).resolve().parents[2],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.faults
+def test_a_member_process_that_is_killed_ends_the_run_and_when_it_is_back_a_retry_succeeds(
+    tmp_path: Path,
+) -> None:
+    """SIGKILL, as a machine that goes away: no word leaves, and its worker ends with it."""
+
+    async def play() -> None:
+        async with CommitteeTown(tmp_path, counts, pace=CommitteePace(20.0, 20.0, attempts=1)) as town:
+            for index in (0, 1, 3, 4):
+                town.join(index)
+            process = await member_process(town, 2)
+            first = asyncio.create_task(town.compute(counting()))
+            while town.bindings(2).of(town.study.digest, 1) is None:
+                await asyncio.sleep(0.005)
+            process.kill()
+            await process.wait()
+            again = await member_process(town, 2)
+            try:
+                with pytest.raises(RoundFailedError, match=r"site2.*started anew"):
+                    await first
+                assert (await town.compute(counting())).answers == SHOWN
+                while any(not town.heard[index] for index in (0, 1, 3, 4)):
+                    await asyncio.sleep(0.01)
+            finally:
+                again.kill()
+                await again.wait()
+
+    run(play)
+
+
 def test_members_that_began_compute_again_on_the_same_dealers_only(tmp_path: Path) -> None:
     async def play() -> None:
         async with CommitteeTown(tmp_path, counts, pace=CommitteePace(20.0, 20.0, attempts=1)) as town:
@@ -200,14 +239,16 @@ def test_a_site_hands_in_its_own_messages_and_frames_only(tmp_path: Path) -> Non
 
 def test_the_record_of_a_member_is_for_good(tmp_path: Path) -> None:
     held = Bindings(tmp_path)
-    held.bind(b"study", 1, (0, 1))
-    held.bind(b"study", 1, (0, 1))
+    for _ in range(MOST_BEGUN):
+        held.bind(b"study", 1, (0, 1))
     held.bind(b"study", 2, (0, 2))
-    with pytest.raises(StoreError):
-        held.bind(b"study", 1, (0, 2))
+    with pytest.raises(RemoteProtocolError, match="other sites"):
+        held.bind(b"study", 2, (0, 3))
+    with pytest.raises(RemoteProtocolError, match="times"):
+        held.bind(b"study", 1, (0, 1))
     assert Bindings(tmp_path).of(b"study", 1) == (0, 1)
     assert held.of(b"other", 1) is None
-    for damaged in (b"{", b"[]", b'{"a": ["x"]}', b'{"a": 3}'):
+    for damaged in (b"{", b"[]", b'{"a": ["x"]}', b'{"a": {"dealers": ["x"], "times": 1}}'):
         (tmp_path / "committee.json").write_bytes(damaged)
         with pytest.raises(StoreError):
             held.of(b"study", 1)

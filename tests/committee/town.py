@@ -53,7 +53,7 @@ class CommitteeTown(Loopback):
 
     def join(self, index: int) -> None:
         """Start the node of a site."""
-        self.tasks[f"site{index}"] = asyncio.create_task(self._follow(index))
+        self.tasks[f"site{index}"] = asyncio.create_task(self.follow(index))
 
     async def vanish(self, index: int) -> None:
         """Let the node of a site vanish, and its worker with it."""
@@ -70,7 +70,8 @@ class CommitteeTown(Loopback):
         while any(len(heard) < times for heard in self.heard.values()):
             await asyncio.sleep(0.01)
 
-    async def _follow(self, index: int) -> None:
+    async def follow(self, index: int) -> None:
+        """Take part as a site until cancelled."""
         site = self.sites[index]
         identity = Identity(self.roster, site.signer, self.study.digest, EPOCH)
 

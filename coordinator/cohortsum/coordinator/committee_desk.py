@@ -174,6 +174,11 @@ class CommitteeDesk:
         if running is not None:
             self._apply(running, running.machine.carry(self._site(running, caller), frame))
 
+    def forget(self, study: bytes) -> None:
+        """Empty the boxes of a study that is over; its sites ask no more."""
+        for key in [key for key in self._boxes if key[0] == study]:
+            del self._boxes[key]
+
     async def _followed(self, running: Running) -> Opened | Failed:
         """Return how a run ends, of itself or because the time of a step is over."""
         self._runs[running.machine.context] = running

@@ -97,6 +97,7 @@ class Played:
         self.opened: Opened | None = None
         self.failed: Failed | None = None
         self.told: list[tuple[int, Packet | Sealed]] = []
+        self.handed: list[Packet] = []
         self.queue: deque[tuple[int, Packet | Sealed]] = deque()
 
     def site(self, index: int, key: RunKey) -> SiteRun:
@@ -140,7 +141,7 @@ class Played:
             for effect in run.handle(item):
                 match effect:
                     case Send():
-                        self.take(self.hub.submit(effect.packet))
+                        self.submit(effect.packet)
                     case Bind():
                         self.bindings[site] = effect.dealers
                     case Compute():
@@ -154,6 +155,10 @@ class Played:
             self.left.add(site)
             if run.is_open:
                 self.take(self.hub.submit(run.give_up("something is wrong").packet))
+
+    def submit(self, packet: Packet) -> None:
+        self.handed.append(packet)
+        self.take(self.hub.submit(packet))
 
     def begin(self, site: int, compute: Compute) -> None:
         self.members[site] = Member(compute, {compute.member: list(compute.shares)})
@@ -178,4 +183,4 @@ class Played:
         ]
         answers = asyncio.run(evaluate(self.plan, sums, Plain()))
         said = self.lies.get(site, answers_to_bytes(answers))
-        self.take(self.hub.submit(self.sites[site].answered(said).packet))
+        self.submit(self.sites[site].answered(said).packet)

@@ -1,17 +1,38 @@
-"""On whose numbers a member has begun to compute, per study and stage, in a file of its node.
+"""On whose numbers a member has begun to compute, per study and stage, and how often, in a file of its node.
 
-Answers over two sets of sites would tell them apart, so a member that began once computes again over the same set only. The record is on
-disk before the worker starts, and is never taken back.
+Answers over two sets of sites would tell them apart, so a member that began once computes again over the same set only; and a site that
+changes its numbers from run to run learns a little from each, so there are few. The record is on disk before the worker starts, and is
+never taken back.
 """
 
-import json
 from pathlib import Path
-from typing import cast
 
-from cohortsum.crypto.errors import StoreError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+
+from cohortsum.crypto.errors import RemoteProtocolError, StoreError
 from cohortsum.node.files import PRIVATE, replace
 
 FILE = "committee.json"
+MOST_BEGUN = 8
+"""Runs of one stage that a member begins."""
+
+
+class Begun(BaseModel):
+    """What a member has begun of one stage.
+
+    Attributes:
+        dealers: by roster index.
+        times: how often.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+    dealers: list[int]
+    times: int
+
+
+class Held(RootModel[dict[str, Begun]]):
+    """All stages, by study and number."""
 
 
 class Bindings:
@@ -26,30 +47,34 @@ class Bindings:
 
     def of(self, study: bytes, stage: int) -> tuple[int, ...] | None:
         """Return the dealers by roster index, or None where this member never began; raises StoreError."""
-        return self._read().get(_key(study, stage))
+        begun = self._read().get(_key(study, stage))
+        return None if begun is None else tuple(begun.dealers)
 
     def bind(self, study: bytes, stage: int, dealers: tuple[int, ...]) -> None:
-        """Record the dealers of a stage for good; raises StoreError where others are recorded, or the file fails."""
-        held = self._read()
-        if held.setdefault(_key(study, stage), dealers) != dealers:
-            raise StoreError(f"{FILE}: this member has begun to compute on the numbers of other sites")
-        data = json.dumps({key: list(indices) for key, indices in held.items()}, sort_keys=True)
-        replace(self._path, data.encode(), PRIVATE)
+        """Record for good that a run begins.
 
-    def _read(self) -> dict[str, tuple[int, ...]]:
+        Raises:
+            RemoteProtocolError: C9, on other dealers than before, or too often.
+            StoreError: the file fails.
+        """
+        held = self._read()
+        begun = held.get(_key(study, stage), Begun(dealers=list(dealers), times=0))
+        if begun.dealers != list(dealers):
+            raise RemoteProtocolError("C9", "this member has begun to compute on the numbers of other sites")
+        if begun.times >= MOST_BEGUN:
+            raise RemoteProtocolError("C9", f"this member has begun this computation {MOST_BEGUN} times")
+        held[_key(study, stage)] = Begun(dealers=begun.dealers, times=begun.times + 1)
+        replace(self._path, Held(held).model_dump_json().encode(), PRIVATE)
+
+    def _read(self) -> dict[str, Begun]:
         if not self._path.exists():
             return {}
         try:
-            held = json.loads(self._path.read_bytes())
-            entries = cast("dict[str, list[int]]", held).items()
-            read = {key: tuple(indices) for key, indices in entries}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+            return Held.model_validate_json(self._path.read_bytes()).root
+        except (OSError, ValidationError) as error:
             raise StoreError(
                 f"{FILE}: cannot be read; restore it from the newest copy of this folder"
             ) from error
-        if not all(isinstance(index, int) for indices in read.values() for index in indices):  # pyright: ignore[reportUnnecessaryIsInstance]  # the file may hold anything
-            raise StoreError(f"{FILE}: is damaged; restore it from the newest copy of this folder")
-        return read
 
 
 def _key(study: bytes, stage: int) -> str:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
+from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.field import COMMITTEE
 from cohortsum.protocol.committee.programs import SUM_BITS
 
@@ -34,11 +35,11 @@ TOGETHER = 256
 """Numbers that are compared in one piece; more are cut, and the pieces computed side by side."""
 
 
-class PeerError(Exception):
+class PeerError(RemoteProtocolError):
     """A peer sent bytes that cannot belong to the run; says which peer, by its number."""
 
     def __init__(self, peer: int) -> None:
-        super().__init__(peer)
+        super().__init__("C10", f"member {peer} of the committee sent what cannot belong to the run")
         self.peer = peer
 
 

@@ -1,20 +1,18 @@
 """Frames on the pipe between a node and its worker: kind, peer, length, bytes.
 
 The node hands the job in, both hand frames of peers over, and the worker ends with answers or with a reason. Lengths are bounded
-before anything is held; what does not keep to this is a `FrameError` and ends the run.
+before anything is held; what does not keep to this is refused (C10) and ends the run.
 """
 
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from cohortsum.crypto.errors import RemoteProtocolError
+
 HEADER = struct.Struct(">BBI")
 MOST = 2**19
 """Bytes of one frame; the engine compares so few numbers at once that its greatest message is half as long."""
-
-
-class FrameError(ValueError):
-    """Bytes on the pipe are no frames."""
 
 
 class FrameKind(IntEnum):
@@ -58,7 +56,7 @@ class Frame:
     def to_bytes(self) -> bytes:
         """Return the frame as it goes over the pipe."""
         if len(self.body) > MOST:
-            raise FrameError(f"a frame of more than {MOST} bytes")
+            raise RemoteProtocolError("C10", f"a frame of more than {MOST} bytes")
         return HEADER.pack(self.kind, self.peer, len(self.body)) + self.body
 
 
@@ -69,13 +67,13 @@ class Frames:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that are complete now; raises FrameError for what is none."""
+        """Return the frames that are complete now; raises RemoteProtocolError (C10) for what is none."""
         self._held += data
         frames: list[Frame] = []
         while len(self._held) >= HEADER.size:
             kind, peer, length = HEADER.unpack_from(self._held)
             if kind not in FrameKind.__members__.values() or length > MOST:
-                raise FrameError("bytes on the pipe that are no frame")
+                raise RemoteProtocolError("C10", "bytes on the pipe that are no frame")
             end = HEADER.size + length
             if len(self._held) < end:
                 break

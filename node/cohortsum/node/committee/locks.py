@@ -35,14 +35,13 @@ _REFUSED = {
 
 def early() -> list[str]:
     """Put on what can be on from the start; return the names of the locks."""
-    names = ["no core dumps", "processor time", "memory", "descriptors"]
-    for which, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, CPU_SECONDS),
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_NOFILE, DESCRIPTORS),
-    ):
-        _limit(which, most)
+    limits = {
+        "no core dumps": (resource.RLIMIT_CORE, 0),
+        "processor time": (resource.RLIMIT_CPU, CPU_SECONDS),
+        "memory": (resource.RLIMIT_AS, MEMORY_BYTES),
+        "descriptors": (resource.RLIMIT_NOFILE, DESCRIPTORS),
+    }
+    names = [name for name, (which, most) in limits.items() if _limit(which, most)]
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
@@ -56,22 +55,28 @@ def early() -> list[str]:
 
 def late() -> list[str]:
     """Put on what would have hindered imports; return the names of the locks."""
-    names = ["no new files or sockets", "no writing to files"]
+    names: list[str] = []
     filtered = sys.platform == "linux" and _filter(platform.machine())
     if filtered:
         names.append("system calls")
-    if filtered or os.geteuid() != 0:
+    if (_limit(resource.RLIMIT_NPROC, 0) and os.geteuid() != 0) or filtered:
         names.append("no children")
-    for which in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
-        _limit(which, 0)
+    if _limit(resource.RLIMIT_FSIZE, 0):
+        names.append("no writing to files")
+    if _limit(resource.RLIMIT_NOFILE, 0):
+        names.append("no new files or sockets")
     return names
 
 
-def _limit(which: int, most: int) -> None:
-    """Lower a limit for good; one that is lower already stays."""
+def _limit(which: int, most: int) -> bool:
+    """Lower a limit for good, one that is lower already stays; return whether the system takes it."""
     _, hard = resource.getrlimit(which)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(which, (most, most))
+    try:
+        resource.setrlimit(which, (most, most))
+    except (ValueError, OSError):  # macOS knows some limits and takes none
+        return False
+    return True
 
 
 def _filter(machine: str) -> bool:

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
 from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError
-from cohortsum.node.committee.frames import MOST, Failure, Frame, FrameError, FrameKind, Frames
+from cohortsum.node.committee.engine import PeerError
+from cohortsum.node.committee.frames import MOST, Failure, Frame, FrameKind, Frames
 from cohortsum.protocol.committee.plain import plan_to_plain
 from cohortsum.protocol.committee.plan import CommitteePlan
 
@@ -50,7 +51,7 @@ class Worker:
             RoundFailedError: the worker is gone.
         """
         if len(body) > MOST:
-            raise nonsense_of(peer)
+            raise PeerError(peer)
         await self._write(Frame(FrameKind.DATA, peer, body))
 
     async def _write(self, frame: Frame) -> None:
@@ -71,17 +72,13 @@ class Worker:
         """Yield messages for peers, with their numbers, and at last the encoded answers.
 
         Raises:
-            RemoteProtocolError: C10, a member sent what cannot belong to the run.
+            RemoteProtocolError: C10, a member sent what cannot belong to the run, or the worker speaks nonsense.
             RoundFailedError: the worker ended without answers.
         """
         if self.process.stdout is None:
             raise RoundFailedError("committee: the worker has no pipe")
         while data := await self.process.stdout.read(CHUNK):
-            try:
-                frames = self._frames.feed(data)
-            except FrameError as error:
-                raise RoundFailedError("committee: the worker speaks nonsense") from error
-            for frame in frames:
+            for frame in self._frames.feed(data):
                 if frame.kind is FrameKind.DATA:
                     yield frame.peer, frame.body
                 elif frame.kind is FrameKind.READY:
@@ -98,8 +95,12 @@ class Worker:
 async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
     """Start a worker, and end it when the block is left.
 
-    Raises RoundFailedError where the engine is not installed.
+    Raises RoundFailedError where the engine is not installed, or the system cannot lock a worker in.
     """
+    if find_spec("resource") is None:
+        raise RoundFailedError(
+            "committee: a member needs Linux or macOS, where its worker can lock itself in"
+        )
     if find_spec("mpyc") is None:
         raise RoundFailedError(
             "committee: the engine is not installed at this member; pip install 'cohortsum[committee]'"
@@ -127,12 +128,7 @@ async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
             await process.wait()
 
 
-def nonsense_of(member: int) -> RemoteProtocolError:
-    """Return the error about a member, by its number, that sent what cannot belong to the run."""
-    return RemoteProtocolError("C10", f"member {member} of the committee sent what cannot belong to the run")
-
-
 def _failed(frame: Frame) -> RoundFailedError | RemoteProtocolError:
     if frame.kind is FrameKind.FAILED and frame.body == bytes([Failure.PEER]):
-        return nonsense_of(frame.peer)
+        return PeerError(frame.peer)
     return RoundFailedError("committee: what the members sent does not fit together")

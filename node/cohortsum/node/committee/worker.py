@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.node.committee import locks
 from cohortsum.node.committee.engine import Line, OnShares, PeerError, connect, load
-from cohortsum.node.committee.frames import Failure, Frame, FrameError, FrameKind, Frames
+from cohortsum.node.committee.frames import Failure, Frame, FrameKind, Frames
 from cohortsum.protocol.committee.evaluation import evaluate
 from cohortsum.protocol.committee.plain import answers_to_bytes, plan_from_plain
 
@@ -83,7 +84,7 @@ class _Inbox(asyncio.Protocol):
         """Take what arrived."""
         try:
             self.take(self._frames.feed(data))
-        except FrameError as error:
+        except RemoteProtocolError as error:
             self._break(error)
 
     def take(self, frames: list[Frame]) -> None:
@@ -91,9 +92,9 @@ class _Inbox(asyncio.Protocol):
         for frame in frames:
             try:
                 if frame.kind is not FrameKind.DATA or frame.peer not in self._lines:
-                    raise FrameError("a frame that no peer sent")
+                    raise RemoteProtocolError("C10", "a frame that no peer sent")
                 self._lines[frame.peer].take(frame.body)
-            except (PeerError, FrameError) as error:
+            except RemoteProtocolError as error:
                 self._break(error)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -4,6 +4,7 @@ Whoever builds on it needs this much: make a `CommitteePlan` of programs, hand e
 answers, one tuple of whole numbers per program, in the order of the programs.
 """
 
+from cohortsum.protocol.committee.checks import agreed_answers, outcome_digest
 from cohortsum.protocol.committee.plan import Answer, CommitteePlan
 from cohortsum.protocol.committee.programs import (
     SUPPRESSED,
@@ -25,7 +26,9 @@ __all__ = [
     "Place",
     "Program",
     "Threshold",
+    "agreed_answers",
     "bottom_code",
+    "outcome_digest",
     "percentile",
     "top_code",
 ]

@@ -11,12 +11,15 @@ number or flip a bit unseen. Answers may therefore make a gate stricter, and nev
 from collections.abc import Sequence
 from typing import TypeVar
 
+from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import ConfigurationError, RemoteProtocolError
 from cohortsum.protocol.committee.codec import decode
 from cohortsum.protocol.committee.messages import Deal, Key, Result, Signed, authenticate
 from cohortsum.protocol.committee.plain import answers_from_bytes
 from cohortsum.protocol.committee.plan import Answer, CommitteePlan
 from cohortsum.protocol.roster import Role, Roster
+
+OUTCOME = "cohortsum/v1/committee/outcome"
 
 M = TypeVar("M", Key, Deal, Result)
 
@@ -47,6 +50,11 @@ def of_sites(
             raise RemoteProtocolError(check, f"not a {kind.__name__} of the site whose turn it is")
         found.append((one, message))
     return found
+
+
+def outcome_digest(results: Sequence[Signed]) -> bytes:
+    """Return the digest of what all members agree on, whoever's signatures stand below it: what a next stage names as ``earlier``."""
+    return digest(OUTCOME, results[0].context, results[0].payload)
 
 
 def agreed_answers(

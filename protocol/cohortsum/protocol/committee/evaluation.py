@@ -13,7 +13,13 @@ from typing import Protocol
 
 from cohortsum.protocol.committee.pattern import Size, closed
 from cohortsum.protocol.committee.plan import Answer, CommitteePlan
-from cohortsum.protocol.committee.programs import SUPPRESSED, OpenCounts, OrderStatistics, Threshold
+from cohortsum.protocol.committee.programs import (
+    SUPPRESSED,
+    Complement,
+    OpenCounts,
+    OrderStatistics,
+    Threshold,
+)
 
 PROBES = 3
 """Cuts of a bracket that are asked about at once: three quarter it, which halves the number of exchanges."""
@@ -63,21 +69,50 @@ async def _threshold(program: Threshold, own: Sequence[int], sites: int, arithme
 
 
 async def _open_counts(program: OpenCounts, own: Sequence[int], sites: int, arithmetic: Arithmetic) -> Answer:
-    """Open the pattern, decide in the open what it leaves to be seen, open that."""
+    """Open the pattern, decide in the open what it leaves to be seen, open that.
+
+    Totals that are opened only with all their parts need no bit of their own, and get none: it would tell of two small parts
+    whether they are small together.
+    """
     cells = program.cells_of_totals
-    numbers = [*own, *(sum(own[cell] for cell in total) for total in cells)]
-    greatest = sites * program.most * max(1, *(len(total) for total in cells), 1)
-    bounds = [program.least] * len(numbers) + ([1] * len(numbers) if program.zeros else [])
-    bits = await _at_least(arithmetic, numbers * (2 if program.zeros else 1), bounds, greatest)
-    large, there = bits[: len(numbers)], bits[len(numbers) :] or [True] * len(numbers)
-    sizes = [
+    totals = [sum(own[cell] for cell in total) for total in cells]
+    if program.complement is Complement.TOTALS:
+        sizes = await _sizes(program, own, sites * program.most, arithmetic)
+        values = await _revealed(own, sizes, frozenset(), arithmetic)
+        known = [all(values[cell] != SUPPRESSED for cell in total) for total in cells]
+        sums = [sum(values[cell] for cell in total) for total in cells]
+        return (
+            *values,
+            *(value if all_known else SUPPRESSED for value, all_known in zip(sums, known, strict=True)),
+        )
+    numbers = [*own, *totals]
+    greatest = sites * program.most * max(len(total) for total in (*cells, (0,)))
+    sizes = await _sizes(program, numbers, greatest, arithmetic)
+    return tuple(await _revealed(numbers, sizes, closed(program, sizes), arithmetic))
+
+
+async def _sizes(
+    program: OpenCounts, numbers: Sequence[int], greatest: int, arithmetic: Arithmetic
+) -> list[Size]:
+    """Open of every number whether it is small, large or, where zeros may be seen, zero."""
+    twice = 2 if program.zeros else 1
+    bounds = [program.least] * len(numbers) + [1] * (len(numbers) * (twice - 1))
+    bits = await _at_least(arithmetic, [*numbers] * twice, bounds, greatest)
+    there = bits[len(numbers) :] or [True] * len(numbers)
+    return [
         Size.LARGE if reaches else Size.SMALL if some else Size.ZERO
-        for reaches, some in zip(large, there, strict=True)
+        for reaches, some in zip(bits[: len(numbers)], there, strict=True)
     ]
-    hidden = closed(program, sizes)
+
+
+async def _revealed(
+    numbers: Sequence[int], sizes: Sequence[Size], hidden: frozenset[int], arithmetic: Arithmetic
+) -> list[int]:
+    """Open the large numbers that are not hidden; zeros are known, all else is suppressed."""
     shown = [place for place, size in enumerate(sizes) if size is Size.LARGE and place not in hidden]
-    values = dict(zip(shown, await arithmetic.reveal([numbers[place] for place in shown]), strict=True))
-    return tuple(SUPPRESSED if place in hidden else values.get(place, 0) for place in range(len(numbers)))
+    opened = dict(zip(shown, await arithmetic.reveal([numbers[place] for place in shown]), strict=True))
+    zeros = {place: 0 for place, size in enumerate(sizes) if size is Size.ZERO and place not in hidden}
+    return [(opened | zeros).get(place, SUPPRESSED) for place in range(len(numbers))]
 
 
 async def _order_statistics(

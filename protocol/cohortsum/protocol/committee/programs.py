@@ -39,9 +39,9 @@ class Complement(StrEnum):
     """What keeps a small cell from being computed as a total minus its other parts (`pattern`)."""
 
     TOTALS = "totals"
-    """A total is opened only if each of its parts is: what is opened says nothing about what is not."""
+    """A total is opened only if each of its parts is: all that is opened follows from the answer."""
     CELLS = "cells"
-    """Totals are opened where they can be, and further cells suppressed, by the pattern alone."""
+    """Totals are opened where they can be, and further cells suppressed by the pattern, which members see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,12 @@ class OpenCounts:
     """Counts of cells, and totals of them, each opened only where it may be seen.
 
     A number is *small* if it is less than ``least``; a zero is not, where the study lets zeros be seen. Of a small number the answer
-    is `SUPPRESSED` and nothing else is opened but that it is small. Further numbers are suppressed so that no small one follows
-    (``complement``). Totals are sums of parts; they are added on shares, sites do not bring them.
+    is `SUPPRESSED` and nothing else is opened but that it is small. Totals are sums of parts; they are added on shares, sites do not
+    bring them.
+
+    With `Complement.TOTALS` whoever knows the answer can write down every bit that is opened: a number of ``least`` or more was
+    large, a 0 zero, and a suppressed cell small. With `Complement.CELLS` large numbers may be suppressed too, and the members (not
+    the coordinator, nor other sites) learn which of the suppressed ones are small.
 
     The vector of a site holds one count per cell. The answer holds cells, then totals.
 
@@ -163,7 +167,8 @@ class OrderStatistics:
     """The levels at which given ranks lie, as the intervals of one stage.
 
     The vector of a site says how many of its people lie in each of `intervals`. The answer is 1 (the shares hold ``people`` people),
-    then, per rank, the place of the interval that holds it; or 0 and `SUPPRESSED` for every rank. With every interval one level long
+    then, per rank, the place of the interval that holds it; or 0 and `SUPPRESSED` for every rank, and the members know whether there were
+    fewer or more people. With every interval one level long
     (``exact``) these are the order statistics.
 
     **Nothing else is opened.** The search asks for cuts u whether at least r people lie below u. With the answer v, the level of

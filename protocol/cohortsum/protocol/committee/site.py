@@ -276,7 +276,7 @@ class SiteRun:
         try:
             part = self._part_of(opening)
         except ConfigurationError as error:
-            raise RemoteProtocolError("C3", f"a run that is not of the study: {error.message}") from error
+            raise RemoteProtocolError("C3", "a run that does not follow from the study") from error
         plan = part.plan
         if (plan.digest, plan.dealers) != (opening.plan, opening.dealers):
             raise RemoteProtocolError("C3", "a run with another plan than the study's")
