@@ -163,9 +163,11 @@ def _compared(where: str, row: Row, right: Row) -> list[str]:
     wrong: list[str] = []
     for column, cell in row.items():
         if column in right:
-            held = right[column]
-            if isinstance(held, float) and isinstance(cell, int | float):
-                far = abs(cell - held) > CLOSE * max(abs(held), 1e-3)
+            held, width = right[column], right.get("se", 0.0)
+            if isinstance(held, float) and isinstance(cell, int | float) and isinstance(width, float):
+                # an end of an interval near zero is a difference of larger numbers, and as exact as these
+                size = max(abs(held), 1e-3, width if column in ("low", "high") else 0.0)
+                far = abs(cell - held) > CLOSE * size
             else:
                 far = held is not ANY and cell != held
             if far:

@@ -239,6 +239,7 @@ def test_node_settings_extend_table_settings() -> None:
         "identity_key",
         "epoch",
         "notices",
+        "standby",
     }
 
 

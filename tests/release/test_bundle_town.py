@@ -99,7 +99,7 @@ def test_a_bundle_from_the_commands_to_the_verdict(tmp_path: Path) -> None:
 
 
 def check_fingerprints(town: AuditedTown, bundle: Path) -> None:
-    assert "nothing in a bundle is trusted" in desk.refused("verify", bundle)
+    assert "nothing in a file is trusted" in desk.refused("verify", bundle)
     assert "expected 12 words" in desk.refused("verify", bundle, "--roster-fingerprint", "acorn admiral")
     screen = desk.run("verify", bundle, "--roster-fingerprint", town.words(town.pinned - 1))
     assert screen.code == 1
