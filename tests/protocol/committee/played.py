@@ -47,7 +47,7 @@ class Plain:
 
 
 def table_plan(members: Sequence[int] = (0, 2, 3), dealers: Sequence[int] = range(SITES)) -> CommitteePlan:
-    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),))
+    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),), honest=2)
 
 
 VALUES = {0: (7, 3, 0, 10), 1: (0, 3, 0, 10), 2: (0, 6, 0, 20), 3: (0, 0, 0, 0), 4: (0, 0, 0, 0)}
