@@ -73,6 +73,15 @@ def test_counts_and_a_threshold_are_right_for_every_committee(members: int) -> N
     ]
 
 
+def test_comparisons_are_exact_at_both_ends_of_their_range() -> None:
+    least, most = 2**34, 2**35 - 1
+    counts = [0, 1, least - 1, least, least + 1, most - 1, most]
+    plan = plan_of(3, OpenCounts("x", len(counts), least, most))
+    vectors = [counts, [0] * 7, [0] * 7, [0] * 7]
+    assert agreed(plan, vectors) == [tuple(count if count >= least else SUPPRESSED for count in counts)]
+    assert agreed(plan, [[most] * 7] * 4) == [(4 * most,) * 7]
+
+
 def test_percentiles_and_extremes_of_a_small_consortium_are_numpys() -> None:
     generator = np.random.default_rng(7)
     sites = [list(map(int, generator.normal(150, 40, size).clip(0, 299))) for size in (31, 5, 64)]
