@@ -140,7 +140,10 @@ def test_masking_leaves_no_unmasked_values_behind_and_uses_the_given_adder() -> 
     values = np.array([LOWEST, -1, 0, HIGHEST], dtype=np.int64)
     calls: list[tuple[int, int]] = []
 
-    def add(vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /) -> None:
+    def add(
+        vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /, *, modulus: int = 0
+    ) -> None:
+        assert modulus == 0
         calls.append((len(plus), len(minus)))
         add_masks(vector, plus, minus)
 

@@ -38,6 +38,7 @@ from cohortsum.protocol.plan import PlannedBlock
 from tests.protocol.consortium import Consortium
 from tests.protocol.iterations import after, first
 from tests.protocol.lies import opened
+from tests.protocol.two_key import LockedConsortium
 
 PROFILES = frozenset({"dpuk", "open_data"})
 SUBJECT = "sub-0042"
@@ -118,7 +119,9 @@ def played() -> list[Consortium]:
     second.run()
     third = after(second)
     third.run()
-    return [plain, lossy, aborted, fit, second, third]
+    locked = LockedConsortium(5)
+    locked.run()
+    return [plain, lossy, aborted, fit, second, third, locked]
 
 
 @cache

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.noise_plan import print_noise
+from cohortsum.cli.protection_plan import print_modes
 from cohortsum.cli.rules_plan import print_rules
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
@@ -106,7 +107,10 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
     )
     console.print(f"cohort       epoch {study.epoch}, expires {study.expires}\n")
 
-    travels = Table(title="What each site sends, masked", title_justify="left")
+    encrypted = plan.round.encryption is not None
+    travels = Table(
+        title=f"What each site sends, masked{' and encrypted' if encrypted else ''}", title_justify="left"
+    )
     travels.add_column("analysis")
     travels.add_column("kind")
     travels.add_column("rounds", justify="right")
@@ -118,8 +122,8 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
         kind = study.analyses[statistic.name].kind
         travels.add_row(statistic.name, kind, rounds, f"{numbers:,}", f"{numbers * WORD_BYTES:,}")
     travels.add_section()
-    length = plan.round.length
-    travels.add_row("first round, all in one", "", "", f"{length:,}", f"{length * WORD_BYTES:,}")
+    length, words = plan.round.length, plan.round.upload_words(plan.round.blocks)
+    travels.add_row("first round, all in one", "", "", f"{length:,}", f"{words * WORD_BYTES:,}")
     console.print(travels)
     console.print("Outcomes and levels that too few sites supply leave the plan when the round opens.\n")
 
@@ -174,6 +178,7 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
     console.print(sees)
     if not noised:
         console.print("The sums are exact: no noise is added.")
+    print_modes(plan, console)
     print_rules(study, console)
 
 
@@ -201,4 +206,6 @@ def invented_roster(study: FrozenStudy, sites: int) -> Roster:
 
     entries = [entry(f"site-{index}", "site", index, index) for index in range(sites)]
     entries.append(entry("coordinator-service", "coordinator", sites))
+    if study.protection.mode == "two_key":
+        entries.append(entry("keyholder", "trustee", sites + 1))
     return load_roster(write_roster("planned", study.roster, entries), "planned roster")

@@ -22,14 +22,23 @@ import structlog
 
 from cohortsum.coordinator.attempt_rows import Event, EventKind, OpenAttempt, to_replay
 from cohortsum.coordinator.clock import tell
+from cohortsum.coordinator.locking import RoundLock, UnlockedSum
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.record import StudyRecord
 from cohortsum.coordinator.sealing import SealedRounds
 from cohortsum.coordinator.spool import Spool, Upload
-from cohortsum.crypto.errors import FencedError, RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import (
+    CohortsumError,
+    FencedError,
+    LineError,
+    LocalProtocolError,
+    ProtocolError,
+    RefusedError,
+    RemoteProtocolError,
+    StoreError,
+)
 from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
-from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import STEPS, CoordinatorRound
 from cohortsum.protocol.coordinator_states import Aborted, Combining, CoordinatorSetup, Masking, Opened
@@ -44,6 +53,7 @@ from cohortsum.protocol.effects import (
     Proven,
 )
 from cohortsum.protocol.evidence import Evidence
+from cohortsum.protocol.masking import add_over_parallel
 from cohortsum.protocol.messages import Kind, Packet
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -57,6 +67,8 @@ STEP_OF = {
     Kind.DATA_SHARES: "r4b",
 }
 ASK_AGAIN_S = 1.0
+NO_KEY = "R0: no key from the trustee"
+NOT_UNLOCKED = "R4b: the trustee did not decrypt"
 WORDS_LOST = "R5: masked values that went with a restart of the coordinator did not come again"
 BURIAL_S = 60.0
 """Sites that are there sign a tombstone at once; the others are not waited for."""
@@ -85,6 +97,7 @@ class Attempt:
         seen: told of an opened sum before any site hears of it; returns whether sites are to see it.
         sealed: keeps what was opened for auditors; None keeps nothing.
         keep: keeps evidence against a site.
+        lock: the trustee, in two-key mode.
     """
 
     def __init__(
@@ -100,12 +113,13 @@ class Attempt:
         seen: Callable[[bytes, Opened], bool] = lambda _context, _opened: False,
         sealed: SealedRounds | None = None,
         keep: Callable[[Evidence], None] = lambda _evidence: None,
+        lock: RoundLock | None = None,
     ) -> None:
         self.key = key
         self.machine = CoordinatorRound(setup, key)
         self._record, self._boxes, self._pool = record, boxes, pool
         self._waits, self._changed, self._seen = waits, changed, seen
-        self._sealed, self._keep = sealed, keep
+        self._sealed, self._keep, self._lock = sealed, keep, lock
         self._spool: Spool | None = Spool(folder / self.context.hex()[:16], self.machine.length)
         self._deadlines: list[asyncio.TimerHandle] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,16 +149,44 @@ class Attempt:
             sites=len(machine.setup.approvals),
             numbers=machine.length,
         )
+        if held is None and not await self._take_key():
+            return await self._end(told=False)
         await self._apply(machine.open() if held is None else self._replayed(held))
         async with self._changed:
             await self._changed.wait_for(lambda: isinstance(machine.state, Opened | Aborted))
+        return await self._end()
+
+    async def _take_key(self) -> bool:
+        """In two-key mode, ask the trustee for the key of this round; return whether sites may be invited."""
+        machine = self.machine
+        if self._lock is None:
+            return True
+        offer = None
+        try:
+            offer = await self._lock.key(machine.opening)
+            machine.lock(offer)
+        except CohortsumError as error:
+            self._log.error("round.no_key", sentence=error.message)
+            if machine.step is not None:
+                machine.abort(f"{NO_KEY}: {error.message}")
+        if offer is None or isinstance(
+            machine.state, Aborted
+        ):  # by this, or by somebody who stopped the study meanwhile
+            return False
+        self._record.event(self.context, Event.of(offer))
+        return True
+
+    async def _end(self, told: bool = True) -> Opened | Aborted:
+        """Return how the attempt ended, its uploads wiped; of one that nobody was told of, nobody is told the end."""
+        machine = self.machine
         self._clear_deadline()
         if self._spool is not None:
             self._spool.wipe()
             self._spool = None
-        await self._bury()
-        for box in self._boxes.values():
-            box.keep_ending(self.context)
+        if told:
+            await self._bury()
+            for box in self._boxes.values():
+                box.keep_ending(self.context)
         if not isinstance(machine.state, Opened | Aborted):
             raise AssertionError("an attempt ends opened or aborted")
         return machine.state
@@ -179,8 +221,10 @@ class Attempt:
         return self._spool.receive(site)
 
     async def end_upload(self, site: int, upload: Upload) -> None:
-        """Keep a spooled upload, if it is still awaited; raises RemoteProtocolError (U1, U2)."""
+        """Keep a spooled upload, if it is still awaited; raises RemoteProtocolError (U1, U2, U4)."""
         digest = upload.finish()
+        if self.machine.encryption_key is not None:
+            await asyncio.to_thread(upload.check, self.machine.encryption_key)
         if self.machine.has_upload(site, digest):  # sent again because the answer was lost, or the words were
             if self._spool is not None and not self._spool.holds((site,)):
                 self._spool.keep(site, upload, digest)
@@ -216,6 +260,8 @@ class Attempt:
         """Bring the machine where it was, and return what the sites are to get again and the step that waits for them."""
         machine, index_of = self.machine, {name: index for index, name in self._record.names.items()}
         self._answered = held.answered
+        if held.offer is not None:
+            machine.lock(held.offer)
         effects = [*machine.open()]
         for event in to_replay(held, STEPS[Masking]):
             match event.kind:
@@ -225,6 +271,8 @@ class Attempt:
                     effects += machine.uploaded(index_of[event.sender], event.content)
                 case EventKind.LATE:
                     effects += machine.deadline_passed(event.content.decode(), final=False)
+                case EventKind.OFFER:
+                    pass  # taken before the sites were invited
         steps = [effect for effect in effects if isinstance(effect, AwaitStep)]
         return (*(effect for effect in effects if isinstance(effect, Deliver)), *steps[-1:])
 
@@ -306,8 +354,12 @@ class Attempt:
         except TimeoutError:
             await self._apply(self.machine.abort(WORDS_LOST))
             return
-        words = await asyncio.to_thread(self._open_sum, spool, effect)
-        await self._seal(spool)
+        try:
+            words, unlocked = await self._opened_words(spool, effect)
+        except (ProtocolError, LineError, RefusedError) as error:
+            await self._apply(self.machine.abort(f"{NOT_UNLOCKED}: {error.message}"))
+            return
+        await self._seal(spool, unlocked)
 
         def disclosed(opened: Opened) -> Mapping[int, bytes]:
             if not self._seen(self.context, opened):
@@ -337,20 +389,38 @@ class Attempt:
                 else:
                     return effects
 
-    async def _seal(self, spool: Spool) -> None:
+    async def _seal(self, spool: Spool, unlocked: UnlockedSum | None) -> None:
         """Keep for the auditors what was opened. A disk that refuses ends no round; the study then has no proof bundle."""
         state = self.machine.state
         if self._sealed is None or not isinstance(state, Combining):
             return
         try:
-            await asyncio.to_thread(self._sealed.write, self.context, state, spool.words)
+            await asyncio.to_thread(self._sealed.write, self.context, state, spool.words, unlocked)
         except OSError as error:
             self._log.error("round.not_sealed", errno=error.errno)
 
+    async def _opened_words(self, spool: Spool, effect: Combine) -> tuple[Vector, UnlockedSum | None]:
+        """Return the opened words, and what the trustee said of them in two-key mode; raises what it refuses with."""
+        key, state = self.machine.encryption_key, self.machine.state
+        if key is None:
+            return await asyncio.to_thread(self._open_sum, spool, effect), None
+        if self._lock is None or not isinstance(state, Combining):
+            raise LocalProtocolError("K1", "a sum of ciphertexts without a trustee")
+        length = sum(block.size for block in self.machine.fixed.blocks)
+        ciphertexts = await asyncio.to_thread(spool.encrypted_sum, effect.survivors, key, length)
+        unlocked = await self._lock.open(state, self.context, ciphertexts, length)
+        words = unlocked.words.copy()
+        await asyncio.to_thread(self._remove_masks, words, effect, key.parameters.modulus)
+        return words, unlocked
+
     def _open_sum(self, spool: Spool, effect: Combine) -> Vector:
         total = spool.sum(effect.survivors)
-        add_masks_parallel(total, effect.keys.plus, effect.keys.minus, self._pool, os.cpu_count() or 1)
+        self._remove_masks(total, effect)
         return total
+
+    def _remove_masks(self, words: Vector, effect: Combine, modulus: int = 0) -> None:
+        keys = effect.keys
+        add_over_parallel(words, keys.plus, keys.minus, modulus, self._pool, os.cpu_count() or 1)
 
     def _set_deadline(self, step: str) -> None:
         self._clear_deadline()

@@ -28,6 +28,8 @@ class EventKind(StrEnum):
     UPLOAD = "upload"
     LATE = "late"
     """The deadline of a step has passed, and the attempt went on with who was there."""
+    OFFER = "offer"
+    """The key that the trustee offered, before anybody was invited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,14 @@ class Event:
 
     @property
     def packet(self) -> Packet:
-        """The packet of a message."""
+        """The packet of a message or an offer."""
         return packet_from_bytes(self.content)
 
     @classmethod
     def of(cls, packet: Packet) -> "Event":
-        """Return the event of a message."""
-        return cls(EventKind.MESSAGE, packet.envelope.sender, packet_to_bytes(packet))
+        """Return the event of a message or an offer."""
+        kind = EventKind.OFFER if packet.envelope.kind is Kind.KEY_OFFER else EventKind.MESSAGE
+        return cls(kind, packet.envelope.sender, packet_to_bytes(packet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ class OpenAttempt:
     named: bool
     events: tuple[Event, ...] = field(repr=False)
     answered: dict[tuple[str, str], bytes] = field(repr=False)
+
+    @property
+    def offer(self) -> Packet | None:
+        """The key that the trustee offered, in two-key mode."""
+        return next((event.packet for event in self.events if event.kind is EventKind.OFFER), None)
 
     @property
     def is_whole(self) -> bool:

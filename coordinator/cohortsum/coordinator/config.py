@@ -46,6 +46,7 @@ class CoordinatorConfig(BaseModel):
         notices: how the operator is told that something waits or went wrong; None tells nobody.
         allow: networks from which one may call, as ``192.0.2.0/24``; empty for all.
         limits: what callers may ask for.
+        trustee: host and port of the trustee, the one place that the coordinator calls; None: two-key studies are refused.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -69,6 +70,7 @@ class CoordinatorConfig(BaseModel):
     notices: NoticeSettings | None = None
     allow: tuple[Annotated[Network, BeforeValidator(_network)], ...] = ()
     limits: Limits = AS_BUILT
+    trustee: Annotated[str, Field(pattern=r"^[^\s:]+:[0-9]{1,5}$")] | None = None
 
 
 def read_file(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,7 @@ from cohortsum.coordinator.clock import Clock, SystemClock
 from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.limits import AS_BUILT, Limits
+from cohortsum.coordinator.locking import RoundLock, Trustee
 from cohortsum.coordinator.publish import release_folder
 from cohortsum.coordinator.review import ReviewDesk
 from cohortsum.coordinator.roll import Roll
@@ -28,7 +30,7 @@ from cohortsum.coordinator.runner import AS_WRITTEN, Outcome, Pace, StudyRunner
 from cohortsum.coordinator.slots import Slots
 from cohortsum.coordinator.status import StudyStatus, study_status
 from cohortsum.coordinator.store import OVER, PresenceRow, RoundRow, Store, StudyRow, note
-from cohortsum.coordinator.trail import study_of_round, trail_of, transcript_of
+from cohortsum.coordinator.trail import kept_transcript, study_of_round, trail_of, transcript_of
 from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
@@ -49,7 +51,7 @@ from cohortsum.report.notices import Notice, NoticeKind
 from cohortsum.study.definition import FrozenStudy, parse_canonical, refuse_unbuilt
 from cohortsum.study.definition.signing import SignedStudy, open_study
 from cohortsum.study.definition.withdrawal import Withdrawal, verify_withdrawal
-from cohortsum.study.planning import plan_study
+from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.release.bundle import Papers
 from cohortsum.study.release.decision import Decision
 
@@ -78,6 +80,7 @@ class Place:
         papers: the operator's signed files for a roster version; None where there are none, and no proof bundles.
         limits: what callers may ask for.
         evidence: folder for evidence against sites, which needs ``papers``; None: none is kept.
+        trustee: who is asked for keys in two-key mode; None: nobody, and such studies are refused.
     """
 
     store: Store
@@ -89,6 +92,7 @@ class Place:
     papers: Callable[[int], Papers] | None = None
     limits: Limits = AS_BUILT
     evidence: Path | None = None
+    trustee: Trustee | None = None
 
     @property
     def book(self) -> EvidenceBook | None:
@@ -175,9 +179,14 @@ class Hub:
         try:
             study = self._open(signed)
             refuse_unbuilt(study)
-            plan_study(study, self.roll.whole(study.roster))
+            plan = plan_study(study, self.roll.whole(study.roster))
         except ConfigurationError as error:  # about the study, which the caller wrote
             raise RefusedError(error.message) from error
+        if plan.round.encryption is not None and self._place.trustee is None:
+            raise RefusedError(
+                f"study {study.study}: two_key needs the trustee, and this coordinator has no address of one; its operator sets "
+                "'trustee' in coordinator.yaml"
+            )
         async with self._taking:
             if study.digest in self._runners or self._state(study.digest) is not None:
                 return study.digest
@@ -430,11 +439,20 @@ class Hub:
             self._clock,
             lambda: find_earlier(place.store, plan, self.roll),
             place.book,
+            self._lock(plan, signed),
         )
         self._forget_ended()
         self.adopt(runner)
         self._tasks[study.digest] = asyncio.create_task(self._run(runner))
         await self._tell()
+
+    def _lock(self, plan: StudyPlan, signed: SignedStudy) -> RoundLock | None:
+        """Return the trustee as a study sees it; None outside two-key mode."""
+        trustee, study = self._place.trustee, plan.study
+        if plan.round.encryption is None or trustee is None:
+            return None
+        transcript = partial(kept_transcript, self._place.store, roster=self.roll.whole(study.roster))
+        return RoundLock(trustee, signed, transcript, study.deadlines_s.step)
 
     async def _run(self, runner: StudyRunner) -> Outcome:
         try:

@@ -52,7 +52,8 @@ def resumable(
 ) -> Resumable | None:
     """Return the open attempt at a plan's round, or None where there is none or it cannot go on.
 
-    It cannot where one of its sites was denied meanwhile, or the version that it builds on is gone.
+    It cannot where one of its sites was denied meanwhile, where the version that it builds on is gone, or before the trustee had
+    offered a key.
     """
     held = record.open_attempt(plan.iteration)
     if held is None:
@@ -77,6 +78,9 @@ def resumable(
         same = CoordinatorRound(setup, opening.key).opening == held.opening
     except (CohortsumError, KeyError) as error:
         log.warning("round.not_resumed", error=type(error).__name__)
+        return None
+    if (plan.encryption is None) is not (held.offer is None):
+        log.warning("round.not_resumed", error="no key")
         return None
     if not same:
         log.warning("round.not_resumed", error="another opening")

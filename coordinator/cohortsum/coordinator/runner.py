@@ -26,6 +26,7 @@ from cohortsum.coordinator.enrolment import Enrolment
 from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.item_rows import Review
 from cohortsum.coordinator.items import IN_REVIEW, first_items, state_of, waits_for, with_items
+from cohortsum.coordinator.locking import RoundLock
 from cohortsum.coordinator.mailbox import Mailbox
 from cohortsum.coordinator.publish import result_document, write_release
 from cohortsum.coordinator.record import OpenedIteration, StudyRecord
@@ -106,6 +107,7 @@ class StudyRunner:
         clock: for enrolment and gathering.
         earlier: finds the released version that this one may build on.
         evidence: where evidence against sites is kept; None: nowhere.
+        lock: the trustee, in two-key mode.
 
     Attributes:
         kind_of_attempt: the class of its attempts.
@@ -130,11 +132,13 @@ class StudyRunner:
         clock: Clock | None = None,
         earlier: Callable[[], Earlier | None] = lambda: None,
         evidence: EvidenceBook | None = None,
+        lock: RoundLock | None = None,
     ) -> None:
         self.plan, self.over = plan, False
         self._signed, self._roster, self._signer = signed, roster, signer
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier, self._evidence = pace, earlier, evidence
+        self._lock = lock
         self._record = StudyRecord(store, plan.study, roster)
         self._sealed = SealedRounds(sealed_folder(results), plan.study.digest, lambda: self._roster)
         self._clock = clock or SystemClock()
@@ -435,6 +439,7 @@ class StudyRunner:
             seen,
             self._sealed,
             self._keep,
+            self._lock,
         )
 
     def _keep(self, evidence: Evidence) -> None:

@@ -9,9 +9,13 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from cohortsum.coordinator.locking import UnlockedSum
+from cohortsum.protocol.codec import packet_to_bytes
 from cohortsum.protocol.coordinator_states import Combining
+from cohortsum.protocol.masking import words_to_bytes
+from cohortsum.protocol.messages import Packet
 from cohortsum.protocol.roster import Roster
-from cohortsum.study.release.sealed import RoundSeal, Sealer, auditors_of
+from cohortsum.study.release.sealed import UNLOCKED_PIECE, RoundSeal, Sealer, auditors_of
 
 
 class SealedRounds:
@@ -26,13 +30,20 @@ class SealedRounds:
     def __init__(self, folder: Path, study: bytes, roster: Callable[[], Roster]) -> None:
         self._folder, self._study, self._roster = folder, study, roster
 
-    def write(self, context: bytes, state: Combining, words: Callable[[int], bytes]) -> None:
+    def write(
+        self,
+        context: bytes,
+        state: Combining,
+        words: Callable[[int], bytes],
+        unlocked: UnlockedSum | None = None,
+    ) -> None:
         """Seal a round whose seeds are all open; nothing is written where the roster has no auditor with a sealing key.
 
         Args:
             context: of the attempt.
             state: the coordinator's.
             words: returns the masked data words of a survivor, by roster index.
+            unlocked: in two-key mode what the trustee decrypted; sealed in their place.
 
         Raises OSError if the file cannot be written.
         """
@@ -47,8 +58,12 @@ class SealedRounds:
         try:
             with part.open("wb") as file:
                 file.write(sealer.head)
-                for site in sorted(state.u3.inputs):
-                    file.write(sealer.words(site, words(site)))
+                if unlocked is not None:
+                    held = Packet(unlocked.envelope, (words_to_bytes(unlocked.words),))
+                    file.write(sealer.words(UNLOCKED_PIECE, packet_to_bytes(held)))
+                else:
+                    for site in sorted(state.u3.inputs):
+                        file.write(sealer.words(site, words(site)))
                 file.write(sealer.seeds(state.data_seeds, state.mask_seeds))
                 file.flush()
                 os.fsync(file.fileno())

@@ -150,6 +150,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
     from cohortsum.coordinator.runner import Pace
     from cohortsum.coordinator.service import ConsortiumService, secure_server
     from cohortsum.coordinator.store import Store
+    from cohortsum.coordinator.trustee_client import TrusteeClient
     from cohortsum.protocol.audit import Deed, DeedKind
 
     log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -183,6 +184,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
             papers,
             config.limits,
             folder / EVIDENCE,
+            None if config.trustee is None else TrusteeClient(config.trustee, key, lambda: book.roll),
         )
         hub = Hub(lambda: book.roll, key, place)
         server, port = secure_server(

@@ -40,6 +40,7 @@ from cohortsum.protocol.codec import (
 )
 from cohortsum.protocol.limits import MAX_LISTED
 from cohortsum.protocol.roster import Identity, Role
+from cohortsum.protocol.transcript_wire import transcript_to_wire
 from cohortsum.report.item_file import item_to_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
@@ -173,14 +174,7 @@ class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
         """Return the signed messages of a round that the caller took part in."""
         async with guarded("GetTranscript", context, self._tally):
             held = self._hub.transcript(request.context, self._caller(context, Role.SITE).id)
-            return service_pb2.Transcript(
-                opening=envelope_to_wire(held.opening),
-                adverts=map(envelope_to_wire, held.adverts),
-                shares=map(envelope_to_wire, held.shares),
-                masked=map(envelope_to_wire, held.masked),
-                survivors=held.survivors,
-                consistency=map(envelope_to_wire, held.consistency),
-            )
+            return transcript_to_wire(held)
         raise AssertionError("a refused call was aborted")
 
     async def SubmitStudy(

@@ -2,7 +2,8 @@
 
 Half an upload cannot be subtracted again, so every site's words go to a file of their own, encrypted under a key that
 lives in memory only (AES-256-CTR; the digest the site signed is what authenticates them). The sum is formed chunk by
-chunk: memory holds one accumulator and one chunk, however many sites there are.
+chunk: memory holds one accumulator and one chunk, however many sites there are. In two-key mode the words are ciphertexts, added frame by
+frame.
 """
 
 import secrets
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-from cohortsum.crypto.errors import RemoteProtocolError, StoreError
+from cohortsum.crypto.bfv import EncryptionKey
+from cohortsum.crypto.errors import CryptoError, RemoteProtocolError, StoreError
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.masking import Hasher, words_hasher
@@ -38,6 +40,7 @@ class Upload:
         self._path = path
         self._part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         self._file = self._part.open("wb")
+        self._key = key
         self._left = length * WORD_BYTES
         self._chunks = SPARE_CHUNKS + self._left // LEAST_CHUNK_BYTES
         self._hasher: Hasher = words_hasher(self._left)
@@ -68,6 +71,14 @@ class Upload:
             raise RemoteProtocolError("U1", "an upload shorter than the plan's vector")
         self._file.close()
         return self._hasher.digest()
+
+    def check(self, key: EncryptionKey) -> None:
+        """Raise RemoteProtocolError (U4) unless a finished upload holds ciphertexts that can be added up."""
+        try:
+            for frame in _pieces(self._part, self._key, key.parameters.frame_bytes):
+                key.check(np.frombuffer(frame, dtype="<u8").astype(np.uint64, copy=False))
+        except CryptoError as error:
+            raise RemoteProtocolError("U4", f"an upload that cannot be added: {error.message}") from None
 
     def rename(self) -> None:
         """Give a finished upload its site's name."""
@@ -125,8 +136,33 @@ class Spool:
                 total[start : start + len(words)] += words
                 start += len(words)
             if hasher.digest() != self._digests.get(site):
-                raise StoreError(f"the spooled upload of site index {site} changed on disk; check the disk")
+                raise _changed(site)
         return total
+
+    def encrypted_sum(self, sites: Sequence[int], key: EncryptionKey, length: int) -> Vector:
+        """Return the framed ciphertexts of the sum of the kept uploads of ``sites``; raises StoreError if one changed on disk.
+
+        Args:
+            sites: roster indices.
+            key: of the round; the uploads are ciphertexts under it (`Upload.check`).
+            length: how many numbers they hold.
+        """
+        total = key.sum(length)
+        for site in sites:
+            hasher = words_hasher(self._length * WORD_BYTES)
+
+            def frames(site: int = site, hasher: Hasher = hasher) -> Iterator[Vector]:
+                for piece in _pieces(self._path(site), self._key, key.parameters.frame_bytes):
+                    hasher.update(piece)
+                    yield np.frombuffer(piece, dtype="<u8").astype(np.uint64, copy=False)
+
+            try:
+                total.add(frames())
+            except CryptoError:
+                raise _changed(site) from None
+            if hasher.digest() != self._digests.get(site):
+                raise _changed(site)
+        return np.concatenate(list(total.framed()))
 
     def keep_only(self, sites: Sequence[int]) -> None:
         """Wipe the uploads of everyone else."""
@@ -145,10 +181,7 @@ class Spool:
         return self._folder / f"{site}.words"
 
     def _chunks(self, site: int) -> Iterator[bytes]:
-        with self._path(site).open("rb") as file:
-            stream = _stream(self._key, file.read(16))
-            while chunk := file.read(CHUNK_BYTES):
-                yield stream.update(chunk)
+        return _pieces(self._path(site), self._key, CHUNK_BYTES)
 
 
 def kept_bytes(spool: Path, site: int) -> int:
@@ -158,6 +191,18 @@ def kept_bytes(spool: Path, site: int) -> int:
         with suppress(FileNotFoundError):  # its round has just ended
             total += path.stat().st_size
     return total
+
+
+def _pieces(path: Path, key: SecretBytes, size: int) -> Iterator[bytes]:
+    """Yield what lies in a spooled file, ``size`` bytes at a time."""
+    with path.open("rb") as file:
+        stream = _stream(key, file.read(16))
+        while piece := file.read(size):
+            yield stream.update(piece)
+
+
+def _changed(site: int) -> StoreError:
+    return StoreError(f"the spooled upload of site index {site} changed on disk; check the disk")
 
 
 def _stream(key: SecretBytes, nonce: bytes) -> CipherContext:

@@ -6,7 +6,7 @@ look-up.
 
 Points are named after the step of the round. At a site: ``before`` its record is written, ``recorded`` when it is and nothing
 has left, ``sent`` when the coordinator has answered. At the coordinator: ``before`` a message is written down, ``noted`` when it is and
-its sender has no answer yet.
+its sender has no answer yet. At the trustee: ``before`` a decryption is in its ledger, ``recorded`` when it is and nobody has heard of it.
 """
 
 import os
@@ -21,6 +21,8 @@ POINTS = (
     "site.r5.before",
     "site.r5.recorded",
     *(f"hub.{step}.{when}" for step in HUB_STEPS for when in ("before", "noted")),
+    "trustee.unlock.before",
+    "trustee.unlock.recorded",
 )
 
 _reached: Counter[str] = Counter()

@@ -43,8 +43,8 @@ def add_masks(
         raise ValueError("masks are added to a one-dimensional uint64 vector")
     if start % WORDS_PER_BLOCK:
         raise ValueError("a range must start at an even word: one cipher block holds two")
-    added = [_keystream(key, start) for key in plus]
-    subtracted = [_keystream(key, start) for key in minus]
+    added = [keystream_of(key, start) for key in plus]
+    subtracted = [keystream_of(key, start) for key in minus]
     size = min(CHUNK_BYTES, vector.nbytes)
     buffer = bytearray(size + 16)  # the library asks for room for one more block
     words: Vector = np.frombuffer(buffer, dtype="<u8", count=size // WORD_BYTES)
@@ -68,7 +68,8 @@ def expand(key: SecretBytes, length: int) -> Vector:
     return vector
 
 
-def _keystream(key: SecretBytes, start: int) -> CipherContext:
+def keystream_of(key: SecretBytes, start: int) -> CipherContext:
+    """Return the AES-256-CTR stream of a key from an even word on; raises ValueError for a key of another length."""
     raw = key.reveal()
     if len(raw) != KEY_BYTES:
         raise ValueError(f"a mask key has {KEY_BYTES} bytes, got {len(raw)}")

@@ -32,11 +32,12 @@ from cohortsum.protocol.ledger import PeopleSet
 from cohortsum.protocol.messages import Envelope, MaskedInput, Opening
 from cohortsum.protocol.proof import Transcript, read_transcript
 from cohortsum.protocol.roster import Role, Roster
+from cohortsum.protocol.transcript_wire import transcript_from_wire
 from cohortsum.study.definition import parse_canonical
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.planning import StudyPlan, plan_study
 from cohortsum.study.spending import spending_of
-from cohortsum.wire.v1 import round_pb2, service_pb2
+from cohortsum.wire.v1 import service_pb2
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -169,18 +170,7 @@ async def _trail(caller: Caller) -> tuple[Envelope, ...]:
 async def _transcript(caller: Caller, context: bytes) -> Transcript:
     request = service_pb2.GetTranscriptRequest(context=context)
     held = await caller.call(lambda stub: stub.GetTranscript(request, timeout=CALL_TIMEOUT_S))
-    return Transcript(
-        envelope_from_wire(held.opening),
-        _envelopes(held.adverts),
-        _envelopes(held.shares),
-        _envelopes(held.masked),
-        tuple(held.survivors),
-        _envelopes(held.consistency),
-    )
-
-
-def _envelopes(held: Iterable[round_pb2.Envelope]) -> tuple[Envelope, ...]:
-    return tuple(map(envelope_from_wire, held))
+    return transcript_from_wire(held)
 
 
 def _is_own(envelope: Envelope, signer: Signer, rosters: Iterable[Roster]) -> bool:

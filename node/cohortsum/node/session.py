@@ -23,7 +23,6 @@ from cohortsum.crypto.errors import (
 from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.noise import NoiseStream
-from cohortsum.crypto.parallel import add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
@@ -57,6 +56,7 @@ from cohortsum.protocol.effects import (
 from cohortsum.protocol.evidence import Evidence, Finding
 from cohortsum.protocol.evidence_check import check_evidence
 from cohortsum.protocol.ledger import PeopleSet, Request, Step
+from cohortsum.protocol.masking import add_over_parallel
 from cohortsum.protocol.messages import Envelope, Kind, Packet
 from cohortsum.protocol.noise import draw_gate_noise, draw_noise
 from cohortsum.protocol.outgoing import check_packet
@@ -413,9 +413,15 @@ class StudySession:
             self._carry_out(self._machine.abandon(reason))
 
     def _add_masks(
-        self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /
+        self,
+        vector: Vector,
+        plus: Sequence[SecretBytes],
+        minus: Sequence[SecretBytes],
+        /,
+        *,
+        modulus: int = 0,
     ) -> None:
-        add_masks_parallel(vector, plus, minus, self._site.pool, os.cpu_count() or 1)
+        add_over_parallel(vector, plus, minus, modulus, self._site.pool, os.cpu_count() or 1)
 
 
 def _step_of(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""The audit log of a node or a coordinator: one line per deed, each holding the hash of the line before it.
+"""The audit log of a node, a coordinator or a trustee: one line per deed, each holding the hash of the line before it.
 
 **What stands in it.** Who did what, when, in which study and attempt, and the hash of the signed message in question. There is no
 field for free text: no value, count of people, id of a person or reason fits in.
@@ -96,6 +96,10 @@ class DeedKind(StrEnum):
     ITEM_RETURNED = "item returned"
     ITEM_WITHHELD = "item withheld"
     ITEM_RETRACTED = "item retracted"
+    # at the trustee
+    KEY_OFFERED = "key offered"
+    SUM_DECRYPTED = "sum decrypted"
+    DECRYPTION_REFUSED = "decryption refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from cohortsum.protocol.messages import (
     Consistency,
     DataShares,
     Delivery,
+    EncryptionKeyOffer,
     Envelope,
     GateOpening,
     GateShares,
@@ -42,6 +43,7 @@ from cohortsum.protocol.messages import (
     Shares,
     Survivors,
     Tombstone,
+    Unlocked,
     WaivedRule,
 )
 from cohortsum.protocol.shape import check_shape
@@ -225,6 +227,14 @@ def _to_wire(message: Message) -> tuple[Kind, Wire]:
             return Kind.TOMBSTONE, wire.Tombstone()
         case Burial():
             return Kind.BURIAL, wire.Burial(tombstones=map(envelope_to_wire, message.tombstones))
+        case EncryptionKeyOffer():
+            return Kind.KEY_OFFER, wire.EncryptionKeyOffer(parameters=message.parameters, key=message.key)
+        case Unlocked():
+            return Kind.UNLOCKED, wire.Unlocked(
+                statement=message.statement,
+                ciphertext_digest=message.ciphertext_digest,
+                masked_digest=message.masked_digest,
+            )
         case NotTakingPart():
             return Kind.NOT_TAKING_PART, wire.NotTakingPart(
                 study_digest=message.study_digest, roster_digest=message.roster_digest
@@ -375,6 +385,20 @@ _DECODERS: dict[Kind, Callable[[bytes], Message]] = {
     ),
     Kind.TOMBSTONE: _decoder(wire.Tombstone, lambda _held: Tombstone()),
     Kind.BURIAL: _decoder(wire.Burial, lambda held: Burial(_envelopes(held.tombstones, Kind.TOMBSTONE))),
+    Kind.KEY_OFFER: _decoder(
+        wire.EncryptionKeyOffer,
+        lambda held: EncryptionKeyOffer(
+            _sized(held.parameters, DIGEST_BYTES, "parameters"), _sized(held.key, DIGEST_BYTES, "key")
+        ),
+    ),
+    Kind.UNLOCKED: _decoder(
+        wire.Unlocked,
+        lambda held: Unlocked(
+            _statement(held.statement),
+            _sized(held.ciphertext_digest, DIGEST_BYTES, "ciphertext_digest"),
+            _sized(held.masked_digest, DIGEST_BYTES, "masked_digest"),
+        ),
+    ),
     Kind.ABORT: _decoder(wire.Abort, lambda held: Abort(_text(held.reason, "reason"))),
     Kind.COMPLAINT: _decoder(
         wire.Complaint,

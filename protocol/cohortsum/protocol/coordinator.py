@@ -8,6 +8,7 @@ nothing but the audit log. The machine does no I/O: uploads are spooled and adde
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from cohortsum.crypto.bfv import EncryptionKey
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import CryptoError, LocalProtocolError, ProtocolError, RemoteProtocolError
 from cohortsum.crypto.masks import Vector
@@ -84,6 +85,7 @@ from cohortsum.protocol.plan import Suppliers
 from cohortsum.protocol.protected import protected_rule, together
 from cohortsum.protocol.roster import Role, SiteId
 from cohortsum.protocol.transcript import adverts_digest, shares_digest, statement
+from cohortsum.protocol.unlocking import check_offer, offer_attachments
 
 Effects = tuple[CoordinatorEffect, ...]
 Disclosure = Callable[[Opened], Mapping[int, bytes]]
@@ -140,6 +142,8 @@ class CoordinatorRound:
             *batch,
         )
         self.opening = setup.signer.sign(context, opening)
+        self.encryption_key: EncryptionKey | None = None
+        self._offer: tuple[bytes, ...] = ()
         self._received: dict[tuple[Kind, str], bytes] = {}
         self._taken: dict[tuple[Kind, str], Envelope] = {}
         self._shares_kept = False
@@ -152,12 +156,25 @@ class CoordinatorRound:
 
     @property
     def length(self) -> int:
-        """Number of data words every site uploads."""
-        return sum(block.size for block in self.fixed.blocks)
+        """Number of words every site uploads."""
+        return self.setup.plan.upload_words(self.fixed.blocks)
+
+    def lock(self, offer: Packet) -> None:
+        """Take the key that the trustee offered for this context (two-key mode); it travels with the opening.
+
+        Raises RemoteProtocolError (K0) for any other.
+        """
+        encryption = self.setup.plan.encryption
+        if encryption is None:
+            raise LocalProtocolError("K0", "a key for a round whose study does not encrypt")
+        self.encryption_key = check_offer(offer, self.fixed.context, encryption, self.setup.roster)
+        self._offer = offer_attachments(offer)
 
     def open(self) -> Effects:
-        """Invite every approving site."""
-        packet = Packet(self.opening)
+        """Invite every approving site; raises LocalProtocolError (K0) in two-key mode without a key."""
+        if self.setup.plan.encryption is not None and not self._offer:
+            raise LocalProtocolError("K0", "a round whose study encrypts opens with the key of the trustee")
+        packet = Packet(self.opening, self._offer)
         invited = (Deliver(receiver, packet) for receiver in sorted(self.setup.approvals))
         return (*invited, AwaitStep(STEPS[type(self.state)]))
 
@@ -233,14 +250,14 @@ class CoordinatorRound:
         """Check and close the opened words that the edge computed.
 
         Args:
-            words: the opened sum.
+            words: the opened sum; residues, where the plan has a modulus.
             disclosed: given the opened sum, returns the survivors' masked words by index where sites are to recompute it,
                 or nothing where they are not. While it raises, the sum waits to be opened: whoever keeps it comes first.
         """
         state = self.state
         if not isinstance(state, Combining):
             raise LocalProtocolError("R5", "no opened words are awaited")
-        values = signed(words)
+        values = signed(words, self.setup.plan.modulus)
         try:
             survivors = len(state.u3.inputs)
             people = check_result(self.setup.plan, self.fixed.blocks, values, survivors, state.gate_total)
@@ -438,8 +455,10 @@ class CoordinatorRound:
             check_gate(total, self.setup.plan, 0, "R4.8")
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
-        self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, dropouts, {})
-        return (*self._to_all(state.u3.inputs, opening), AwaitStep(STEPS[OpeningData]))
+        packet = Packet(self.setup.signer.sign(self.fixed.context, opening))
+        told = tuple(Deliver(receiver, packet) for receiver in sorted(state.u3.inputs))
+        self.state = OpeningData(state.u1, state.u2, state.u3, total, mask, dropouts, {}, packet.envelope)
+        return (*told, AwaitStep(STEPS[OpeningData]))
 
     def _to_combining(self, state: OpeningData) -> Effects:
         context, adverts = self.fixed.context, state.u1.adverts
@@ -452,7 +471,9 @@ class CoordinatorRound:
         except (RemoteProtocolError, CryptoError) as error:
             return self._abort(error.message)
         keys = removal_keys("data", context, state.u1.h1, state.u2.h2, seeds, state.dropouts)
-        self.state = Combining(state.u1, state.u2, state.u3, state.gate_total, state.mask_seeds, seeds)
+        self.state = Combining(
+            state.u1, state.u2, state.u3, state.gate_total, state.mask_seeds, seeds, state.gate
+        )
         return (Combine(tuple(sorted(state.u3.inputs)), keys),)
 
     def _lacks_one(self, members: tuple[int, ...]) -> bool:

@@ -190,7 +190,7 @@ class OpeningGate:
 
 @dataclass(frozen=True, slots=True)
 class OpeningData:
-    """The gate sufficed at the coordinator; shares of data seeds come in."""
+    """The gate sufficed at the coordinator; shares of data seeds come in. ``gate`` is what it told the sites."""
 
     u1: U1
     u2: U2
@@ -199,11 +199,12 @@ class OpeningData:
     mask_seeds: Mapping[int, int] = field(repr=False)
     dropouts: Dropouts
     answers: Mapping[int, DataShares] = field(repr=False)
+    gate: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class Combining:
-    """All seeds are open; the edge adds the uploads and removes the masks."""
+    """All seeds are open; the edge adds the uploads and removes the masks. ``gate`` is what was told to the sites."""
 
     u1: U1
     u2: U2
@@ -211,6 +212,7 @@ class Combining:
     gate_total: int
     mask_seeds: Mapping[int, int] = field(repr=False)
     data_seeds: Mapping[int, int] = field(repr=False)
+    gate: Envelope
 
 
 @dataclass(frozen=True, slots=True)

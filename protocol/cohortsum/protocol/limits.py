@@ -24,6 +24,7 @@ RETRY_AFTER = "retry-after-ms"
 """Key in the trailing metadata of a refused call: whole milliseconds after which the same call may be taken."""
 SERVICE = "cohortsum.wire.v1.Consortium"
 COMMITTEE = "cohortsum.wire.v1.Committee"
+TRUSTEE = "cohortsum.wire.v1.Trustee"
 HEALTH = "grpc.health.v1.Health"
 KIB, MIB = 1024, 1024 * 1024
 
@@ -70,7 +71,14 @@ SIZES: Mapping[str, Sizes] = {
     f"/{COMMITTEE}/CommitteeSend": Sizes(2 * MIB, DONE),
     f"/{HEALTH}/Check": Sizes(QUESTION, DONE),
 }
-"""Every call there is, by its path."""
+"""Every call of the coordinator, by its path."""
+
+TRUSTEE_SIZES: Mapping[str, Sizes] = {
+    f"/{TRUSTEE}/Offer": Sizes(MAX_SUBMIT_BYTES, 8 * MIB),
+    f"/{TRUSTEE}/Unlock": Sizes(MAX_MESSAGE_BYTES, PIECE),
+    f"/{HEALTH}/Check": Sizes(QUESTION, DONE),
+}
+"""Every call of the trustee. Of an unlock the first message holds a study and a transcript, every other one is a piece."""
 
 MAX_REQUEST_BYTES = max(sizes.request for sizes in SIZES.values())
 MAX_REPLY_BYTES = max(sizes.reply for sizes in SIZES.values())
@@ -84,29 +92,29 @@ COMMON: tuple[Option, ...] = (
 )
 
 
-def caller_options() -> tuple[Option, ...]:
-    """Return the options of a channel to the coordinator."""
+def caller_options(served: Mapping[str, Sizes] = SIZES) -> tuple[Option, ...]:
+    """Return the options of a channel to the coordinator, or to whoever else serves these calls."""
     calls = [
         {
             "name": [{"service": path.split("/")[1], "method": path.split("/")[2]}],
             "maxRequestMessageBytes": sizes.request,
             "maxResponseMessageBytes": sizes.reply,
         }
-        for path, sizes in SIZES.items()
+        for path, sizes in served.items()
     ]
     return (
-        ("grpc.max_send_message_length", MAX_REQUEST_BYTES),
-        ("grpc.max_receive_message_length", MAX_REPLY_BYTES),
+        ("grpc.max_send_message_length", max(sizes.request for sizes in served.values())),
+        ("grpc.max_receive_message_length", max(sizes.reply for sizes in served.values())),
         ("grpc.service_config", json.dumps({"methodConfig": calls})),
         ("grpc.service_config_disable_resolution", 1),
         *COMMON,
     )
 
 
-def answering_options() -> tuple[Option, ...]:
-    """Return the options of a server that concern the sizes of messages."""
+def answering_options(served: Mapping[str, Sizes] = SIZES) -> tuple[Option, ...]:
+    """Return the options of a server of these calls that concern the sizes of messages."""
     return (
-        ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-        ("grpc.max_send_message_length", MAX_REPLY_BYTES),
+        ("grpc.max_receive_message_length", max(sizes.request for sizes in served.values())),
+        ("grpc.max_send_message_length", max(sizes.reply for sizes in served.values())),
         *COMMON,
     )

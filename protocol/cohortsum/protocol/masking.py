@@ -3,10 +3,12 @@
 ``y_i = x_i + PRG(self_i) + sum over j > i of PRG(m_ij) - sum over j < i of PRG(m_ij)``, over j in U2, modulo 2**64, for the
 gate part and the data part under keys of their own. In the sum over the survivors U3 the pair masks between survivors
 cancel; the self masks of survivors and their pair masks with dropouts stay, and are taken off once their seeds are open.
+In two-key mode the data part is masked modulo the plaintext prime of the encryption instead.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +17,8 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.encoding import encode, number
 from cohortsum.crypto.masks import Vector, add_masks
+from cohortsum.crypto.modular import add_masks_modulo
+from cohortsum.crypto.parallel import add_masks_modulo_parallel, add_masks_parallel
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.seeds import mask_key, pair_mask_key, pair_secret, self_mask_key
 
@@ -107,17 +111,52 @@ def removal_keys(
 
 
 class AddMasks(Protocol):
-    """`add_masks`, or a form of it that an edge spreads over its threads."""
+    """`add_over`, or a form of it that an edge spreads over its threads."""
 
-    def __call__(self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /) -> None:
-        """Add and subtract masks in place."""
+    def __call__(
+        self,
+        vector: Vector,
+        plus: Sequence[SecretBytes],
+        minus: Sequence[SecretBytes],
+        /,
+        *,
+        modulus: int = 0,
+    ) -> None:
+        """Add and subtract masks in place, modulo 2**64 or another modulus."""
         ...
 
 
-def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_masks) -> Vector:
+def add_over(
+    vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /, *, modulus: int = 0
+) -> None:
+    """Add the masks of ``plus`` and subtract those of ``minus``, in place; modulo 2**64, where ``modulus`` is 0."""
+    if modulus:
+        add_masks_modulo(vector, plus, minus, modulus)
+    else:
+        add_masks(vector, plus, minus)
+
+
+def add_over_parallel(
+    vector: Vector,
+    plus: Sequence[SecretBytes],
+    minus: Sequence[SecretBytes],
+    modulus: int,
+    pool: Executor,
+    workers: int,
+) -> None:
+    """Do what `add_over` does in ranges over a pool that the caller owns."""
+    if modulus:
+        add_masks_modulo_parallel(vector, plus, minus, modulus, pool, workers)
+    else:
+        add_masks_parallel(vector, plus, minus, pool, workers)
+
+
+def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_over, modulus: int = 0) -> Vector:
     """Mask ``values`` in place and return them as words: unmasked values are not kept beside masked ones."""
+    if modulus:
+        np.remainder(values, modulus, out=values)  # of a divisor above zero: never negative
     words: Vector = values.view(np.uint64)
-    add(words, keys.plus, keys.minus)
+    add(words, keys.plus, keys.minus, modulus=modulus)
     return words
 
 
@@ -132,9 +171,12 @@ def add_words(vectors: Iterable[Vector], length: int) -> Vector:
     return total
 
 
-def signed(words: Vector) -> NDArray[np.int64]:
+def signed(words: Vector, modulus: int = 0) -> NDArray[np.int64]:
     """Return opened words as signed integers: the plan proves that no true sum leaves the signed range."""
-    return words.view(np.int64)
+    values = words.view(np.int64)
+    if not modulus:
+        return values
+    return np.where(values > modulus // 2, values - modulus, values)
 
 
 def words_hasher(size: int) -> Hasher:

@@ -34,6 +34,8 @@ class Kind(IntEnum):
     NOT_TAKING_PART = 17
     TOMBSTONE = 18
     BURIAL = 19
+    KEY_OFFER = 20
+    UNLOCKED = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +337,34 @@ class Burial:
 
 
 @dataclass(frozen=True, slots=True)
+class EncryptionKeyOffer:
+    """R0, trustee: under which key the data of this context are encrypted; the key itself is attached to the opening.
+
+    Attributes:
+        parameters: digest of the scheme's parameters, 32 bytes.
+        key: digest of the public key, 32 bytes.
+    """
+
+    parameters: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocked:
+    """R4b, trustee: which sum of ciphertexts it decrypted in this context, once, and to which masked words.
+
+    Attributes:
+        statement: what t sites signed (R3), 32 bytes.
+        ciphertext_digest: of the sum as it was handed in, 32 bytes.
+        masked_digest: of the masked sum it decrypted to, 32 bytes.
+    """
+
+    statement: bytes
+    ciphertext_digest: bytes
+    masked_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Complaint:
     """What a peer dealt is provably malformed: which check failed, and who dealt it."""
 
@@ -361,5 +391,7 @@ Message = (
     | Complaint
     | NotTakingPart
     | Tombstone
+    | EncryptionKeyOffer
+    | Unlocked
     | Burial
 )

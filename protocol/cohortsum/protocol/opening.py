@@ -7,6 +7,7 @@ stays hidden: the masks between two honest survivors are unknown to everyone els
 
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,11 @@ from cohortsum.protocol.masking import (
     add_words,
     removal_keys,
     signed,
+    words_digest,
     words_from_bytes,
     words_to_bytes,
 )
-from cohortsum.protocol.messages import Advert, GateOpening
+from cohortsum.protocol.messages import Advert, GateOpening, MaskedInput
 from cohortsum.protocol.plan import GATE_LENGTH, PlannedBlock, RoundPlan, first_beyond
 from cohortsum.protocol.seeds import mask_key
 
@@ -58,6 +60,46 @@ def gate_sum(context: bytes, h1: bytes, h2: bytes, opening: GateOpening, dropout
     total = add_words((words_from_bytes(opened.words) for opened in opening.survivors.values()), GATE_LENGTH)
     add_masks(total, keys.plus, keys.minus)
     return int(np.sum(signed(total)))
+
+
+@dataclass(frozen=True, slots=True)
+class Sworn:
+    """What the sites of a round signed, against which everything opened is held.
+
+    Attributes:
+        context: of the attempt, 32 bytes.
+        secrets: the context that keys and commitments are bound to.
+        h1: digest of L1.
+        h2: digest of U2.
+        adverts: of U1, by index.
+        masked: of the survivors, by index.
+        dropped: U2 without U3.
+    """
+
+    context: bytes
+    secrets: bytes
+    h1: bytes
+    h2: bytes
+    adverts: Mapping[int, Advert]
+    masked: Mapping[int, MaskedInput]
+    dropped: tuple[int, ...]
+
+
+def checked_gate(sworn: Sworn, opening: GateOpening) -> int:
+    """R4.5 to R4.7: return the capped count of people, of what its owners signed and of nothing else."""
+    if opening.survivors.keys() != sworn.masked.keys() or tuple(sorted(opening.dropped)) != sworn.dropped:
+        raise RemoteProtocolError("R4.5", "the opened gate names other survivors or dropouts")
+    for owner, opened in opening.survivors.items():
+        words = words_digest(words_from_bytes(opened.words))
+        if not hmac.compare_digest(words, sworn.masked[owner].gate_digest):
+            raise RemoteProtocolError(
+                "R4.5", f"the gate words of site index {owner} are not the ones it signed"
+            )
+        check_self_seed(sworn.secrets, "gate", owner, opened.seed, sworn.adverts[owner], "R4.6")
+    for owner, seed in opening.dropped.items():
+        check_mask_seed(sworn.secrets, owner, seed, sworn.adverts[owner], "R4.7")
+    dropouts = dropouts_of(sworn.secrets, opening.dropped, opening.survivors, sworn.adverts)
+    return gate_sum(sworn.context, sworn.h1, sworn.h2, opening, dropouts)
 
 
 def dropouts_of(

@@ -38,6 +38,7 @@ from cohortsum.protocol.messages import (
     Consistency,
     DataShares,
     Delivery,
+    EncryptionKeyOffer,
     Envelope,
     GateOpening,
     GateShares,
@@ -51,11 +52,13 @@ from cohortsum.protocol.messages import (
     Shares,
     Survivors,
     Tombstone,
+    Unlocked,
 )
 from cohortsum.protocol.outgoing_fields import Known, Rule
-from cohortsum.protocol.plan import GATE_LENGTH
+from cohortsum.protocol.plan import GATE_LENGTH, WORD_BITS
 from cohortsum.protocol.roster import Role
 from cohortsum.protocol.seeds import SHARE_KINDS, ciphertext_digest
+from cohortsum.protocol.unlocking import key_digest
 
 OUTGOING = "O1"
 """The name of this check."""
@@ -174,6 +177,12 @@ def _attached(message: Message, attachments: tuple[bytes, ...], known: Known) ->
         case Delivery():
             lists = [codec.decode(envelope.kind, envelope.payload) for envelope in message.shares]
             return _sized(attachments, [_sealed_bytes(held) for held in lists if isinstance(held, Shares)])
+        case Opening() if known.plan.encryption is not None:
+            return len(attachments) == 2 and all(
+                type(held) is bytes for held in attachments
+            )  # `unlocking` reads them
+        case EncryptionKeyOffer():
+            return len(attachments) == 1 and hmac.compare_digest(key_digest(attachments[0]), message.key)
         case Closing():
             return _sized(attachments, [8 * _length(known)] * len(message.data))
         case _:
@@ -192,18 +201,24 @@ def _sealed_bytes(message: Shares) -> int:
 
 
 def _length(known: Known) -> int:
-    """Return how many numbers travel; no vector has a negative length, so that before an attempt none fits."""
-    return -1 if known.blocks is None else sum(block.size for block in known.blocks)
+    """Return how many words travel; no vector has a negative length, so that before an attempt none fits."""
+    return -1 if known.blocks is None else known.plan.upload_words(known.blocks)
 
 
 def _masked(words: Vector | None, known: Known) -> bool:
-    """Return whether words have the plan's length and look masked: of uniform ones, 1 in 128 is below 2**56 in magnitude."""
+    """Return whether words have the plan's length and look masked: of uniform ones, 1 in 128 is below 2**56 in magnitude.
+
+    Of encrypted ones all are coefficients, uniform below primes of 54 bits, and 1 in 128 is below 2**46 in magnitude.
+    """
     if words is None:
         return True
     if words.dtype != np.uint64 or words.shape != (_length(known),):
         return False
+    encryption = known.plan.encryption
+    bits = WORD_BITS if encryption is None else min(encryption.coefficient_bits)
     # Both ends of the ring are small: shifted by 2**56, a magnitude below it is a word below 2**57.
-    small = int(np.count_nonzero(words + np.uint64(2**56) < np.uint64(2**57)))
+    shifted = words + np.uint64(2 ** (bits - 8)) & np.uint64(2**bits - 1)
+    small = int(np.count_nonzero(shifted < np.uint64(2 ** (bits - 7))))
     return len(words) < LEAST_WORDS or 4 * small <= len(words)
 
 
@@ -271,5 +286,7 @@ RULES: Mapping[type[object], Mapping[str, Rule]] = {
     Complaint: {"check": may.check_name, "accused": may.site_id},
     Tombstone: {},
     Burial: {"tombstones": partial(_envelopes, Kind.TOMBSTONE)},
+    EncryptionKeyOffer: {"parameters": may.digest, "key": may.digest},
+    Unlocked: {"statement": may.digest, "ciphertext_digest": may.digest, "masked_digest": may.digest},
 }
 """What every field of every message may hold."""

@@ -25,7 +25,7 @@ MOST_COUNTED = 999_999
 IN_TEXT = frozenset("\0\t\n\r")
 """What stands in a text, or fills it up, beside what can be printed."""
 
-CHECK = r"[ABMUW][0-9]|R[0-9](?:\.[0-9]{1,2})?"
+CHECK = r"[ABKMUW][0-9]|R[0-9](?:\.[0-9]{1,2})?"
 PLAIN = re.compile(rf"[A-Z]?[a-z]+(?:_[a-z]+)*(?:'s)?|[0-9]{{1,6}}|[tnc+<>=]|{CHECK}")
 CHECK_NAME = re.compile(CHECK)
 

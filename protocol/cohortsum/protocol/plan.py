@@ -5,17 +5,18 @@ protocol moves vectors on the ring of integers modulo 2**64 and never learns wha
 
 No wrap: a sum of N people, each adding at most b grid units to a number, stays inside the signed range while
 ``N_max * b + n_sites * (1 + w) < 2**63``: per site one more unit for the one rounding of site blocks, and w for the noise it may add
-(`noise`). A plan that breaks this is refused when it is made, and the opened number of people is compared with N_max before
-anything else is believed.
+(`noise`). In two-key mode the ring has the plaintext prime p of the encryption in the place of 2**64, and its half is p // 2. A plan
+that breaks this is refused when it is made, and the opened number of people is compared with N_max before anything else is believed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.crypto.bfv import Parameters
 from cohortsum.crypto.encoding import digest, encode, number
 from cohortsum.crypto.errors import ConfigurationError
 from cohortsum.protocol.bounds import Protection
@@ -64,6 +65,7 @@ class RoundPlan:
         iteration: 1 for the first round of a study.
         parameters: digest of the numbers that an iteration depends on, 32 bytes; empty in the first.
         noise: what every site adds before it masks, or None.
+        encryption: under which every site encrypts what it has masked (two-key mode), or None.
         noise_bounds: by block, the greatest magnitude of one site's noise; blocks that have none are absent.
         length: how many numbers all blocks hold.
         digest: SHA-256 over everything above: two builders of one study must agree on it.
@@ -80,6 +82,7 @@ class RoundPlan:
     iteration: int = 1
     parameters: bytes = b""
     noise: NoisePlan | None = None
+    encryption: Parameters | None = None
     noise_bounds: Mapping[str, int] = field(init=False, repr=False, compare=False)
     length: int = field(init=False)
     digest: bytes = field(init=False, repr=False)
@@ -87,14 +90,21 @@ class RoundPlan:
     def __post_init__(self) -> None:
         """Prove that no number can wrap and that noise covers every number it must, or refuse the plan."""
         object.__setattr__(self, "noise_bounds", self._noise_bounds())
+        if self.seen and self.encryption is not None:
+            raise ConfigurationError(
+                "two_key serves analyses of one round: sites cannot decrypt, so they cannot recompute the sums that a further round "
+                "or their own rows need; write mode: masking for these"
+            )
+        half = self.modulus // 2 + 1 if self.modulus else 2 ** (WORD_BITS - 1)
         people = self.protection.max_participants + self.people_slack
         for block in self.blocks:
             most = people if block.per == "person" else self.sites_invited
             site = 1 + self.noise_bounds.get(block.name, 0)
-            if most * block.unit_bound + self.sites_invited * site >= 2 ** (WORD_BITS - 1):
+            if most * block.unit_bound + self.sites_invited * site >= half:
+                ring = self.modulus or f"2**{WORD_BITS}"
                 raise ConfigurationError(
                     f"block {block.name}: the sum of max_participants {self.protection.max_participants} could wrap "
-                    f"modulo 2**{WORD_BITS}; lower max_participants or narrow the variable's range"
+                    f"modulo {ring}; lower max_participants or narrow the variable's range"
                 )
         object.__setattr__(self, "length", sum(block.size for block in self.blocks))
         object.__setattr__(self, "digest", self._digest())
@@ -112,6 +122,16 @@ class RoundPlan:
                 "the gate, where people may be added or removed"
             )
         return self.noise.bounds(self.sites_invited, self.protection)
+
+    @property
+    def modulus(self) -> int:
+        """The prime modulo which data are masked in two-key mode; 0 for 2**64."""
+        return 0 if self.encryption is None else self.encryption.modulus
+
+    def upload_words(self, blocks: Iterable[PlannedBlock]) -> int:
+        """Return how many words every site uploads where these blocks travel."""
+        length = sum(block.size for block in blocks)
+        return length if self.encryption is None else self.encryption.words(length)
 
     @property
     def people_levels(self) -> int:
@@ -167,6 +187,7 @@ class RoundPlan:
             *parts,
             *((encode(number(self.iteration), self.parameters),) if self.seen else ()),
             *(() if self.noise is None else (self.noise.encoded(),)),
+            *(() if self.encryption is None else (encode(b"two_key", self.encryption.encode()),)),
         )
 
     def kept(self, supplies: Mapping[int, frozenset[str]]) -> tuple[PlannedBlock, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cohortsum.crypto.errors import RemoteProtocolError
+from cohortsum.protocol import codec
 from cohortsum.protocol.approvals import read_approval, supplied
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.context import RoundKey, context_hash, public_inputs
@@ -155,6 +156,24 @@ def read_transcript(transcript: Transcript, own: int, plan: RoundPlan, roster: R
     )
 
 
+def statement_of(transcript: Transcript, roster: Roster) -> bytes:
+    """Return what its survivors sign in R3, derived from messages that its reader has verified already, 32 bytes.
+
+    Raises RemoteProtocolError M2 or M4 for an opening that is none, and R3.1 for a survivor without a masked input.
+    """
+    opening = codec.decode(transcript.opening.kind, transcript.opening.payload)
+    if not isinstance(opening, Opening):
+        raise RemoteProtocolError("M4", "a transcript begins with the opening of its round")
+    context = transcript.opening.context
+    dealt = opening.dealt or context
+    held = {roster.sites[SiteId(envelope.sender)]: envelope for envelope in transcript.masked}
+    if not set(transcript.survivors) <= held.keys():
+        raise RemoteProtocolError("R3.1", "a survivor without a masked input")
+    h1 = adverts_digest(dealt, transcript.adverts)
+    h2 = shares_digest(dealt, h1, transcript.shares)
+    return statement(context, h1, h2, (held[index] for index in transcript.survivors))
+
+
 def verified(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Verified:
     """Return the messages of a transcript, every signature verified and the context derived again.
 
@@ -166,15 +185,8 @@ def verified(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Verifie
     Raises:
         RemoteProtocolError: M1 to M4 and R0.1, M3 where the context is not that of this study.
     """
+    opening, approvals = read_opening(transcript.opening, plan, roster)
     context = transcript.opening.context
-    opening = open_envelope(transcript.opening, Opening, context, roster, Role.COORDINATOR)
-    digests = [held.digest for held in opening.approvals]
-    approvals = _approvals(opening.approvals, plan, roster)
-    batch = (opening.ahead, opening.dealt, opening.slot)
-    meant = opening.plan or plan.digest  # of an iteration, whose parameters the reader need not know any more
-    inputs = public_inputs(meant, digests, opening.survivors, opening.earlier, *batch)
-    if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
-        raise RemoteProtocolError("M3", "the transcript is of another study or version")
     dealt = opening.dealt or context
     h1 = adverts_digest(dealt, transcript.adverts)
     return Verified(
@@ -189,6 +201,31 @@ def verified(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Verifie
         h1,
         shares_digest(dealt, h1, transcript.shares),
     )
+
+
+def read_opening(
+    envelope: Envelope, plan: RoundPlan, roster: Roster
+) -> tuple[Opening, Mapping[int, Approval]]:
+    """Return an opening and its approvals by roster index, every signature verified and the context derived again.
+
+    Args:
+        envelope: the coordinator's.
+        plan: of the first round of the study it is said to be of.
+        roster: as pinned.
+
+    Raises:
+        RemoteProtocolError: M1 to M4 and R0.1, M3 where the context is not that of this study.
+    """
+    context = envelope.context
+    opening = open_envelope(envelope, Opening, context, roster, Role.COORDINATOR)
+    digests = [held.digest for held in opening.approvals]
+    approvals = _approvals(opening.approvals, plan, roster)
+    batch = (opening.ahead, opening.dealt, opening.slot)
+    meant = opening.plan or plan.digest  # of an iteration, whose parameters the reader need not know any more
+    inputs = public_inputs(meant, digests, opening.survivors, opening.earlier, *batch)
+    if context != context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs):
+        raise RemoteProtocolError("M3", "the context is that of another study, version or round")
+    return opening, approvals
 
 
 def _approvals(envelopes: Sequence[Envelope], plan: RoundPlan, roster: Roster) -> Mapping[int, Approval]:

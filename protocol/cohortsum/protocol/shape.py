@@ -131,6 +131,10 @@ class CheckedChannel:
         """As the channel's."""
         return self._channel.stream_unary(path, **self._checked(path, options))
 
+    def stream_stream(self, path: str, **options: Any) -> Any:
+        """As the channel's."""
+        return self._channel.stream_stream(path, **self._checked(path, options))
+
     def _checked(self, path: str, options: Mapping[str, Any]) -> dict[str, Any]:
         kind = self._service.methods_by_name[path.rpartition("/")[2]].output_type
         return {**options, "response_deserializer": checked(options["response_deserializer"], kind)}

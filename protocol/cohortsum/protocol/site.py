@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.encoding import digest
 from cohortsum.crypto.errors import LocalProtocolError, RemoteProtocolError
-from cohortsum.crypto.masks import add_masks
 from cohortsum.crypto.sealing import seal
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol import site_checks as checks
@@ -42,7 +41,7 @@ from cohortsum.protocol.envelope import open_any, open_envelope
 from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.evidence_making import of_coordinator, of_dealers
 from cohortsum.protocol.evidence_record import Record, record_of
-from cohortsum.protocol.masking import AddMasks, mask, site_keys, words_digest, words_to_bytes
+from cohortsum.protocol.masking import AddMasks, add_over, mask, site_keys, words_digest, words_to_bytes
 from cohortsum.protocol.messages import (
     Abort,
     Adverts,
@@ -96,6 +95,7 @@ from cohortsum.protocol.site_states import (
     SiteState,
 )
 from cohortsum.protocol.transcript import statement
+from cohortsum.protocol.unlocking import offered_key
 
 Effects = tuple[SiteEffect, ...]
 
@@ -110,7 +110,7 @@ class SiteRound:
     """
 
     def __init__(
-        self, setup: SiteSetup, randomness: Callable[[int], bytes], add: AddMasks = add_masks
+        self, setup: SiteSetup, randomness: Callable[[int], bytes], add: AddMasks = add_over
     ) -> None:
         self.setup = setup
         self._add = add
@@ -180,9 +180,12 @@ class SiteRound:
                     pairs,
                 ),
                 self._add,
+                setup.plan.modulus if part == "data" else 0,
             )
             for part, vector in parts.items()
         }
+        if attempt.key is not None:
+            words["data"] = attempt.key.encrypt(words["data"])
         message = MaskedInput(roll.h1, dealt.h2, words_digest(words["gate"]), words_digest(words["data"]))
         envelope = setup.signer.sign(attempt.context, message)
         self.state = Masked(attempt, roll, dealt, envelope)
@@ -241,7 +244,7 @@ class SiteRound:
     def _step(self, packet: Packet) -> tuple[SiteState, Effects]:
         state = self.state
         if isinstance(state, Idle):
-            return self._advertise(packet.envelope)
+            return self._advertise(packet)
         attempt = _attempt(state)
         if attempt is None:
             raise RemoteProtocolError("M4", f"{packet.envelope.kind.name} for a round that is over")
@@ -275,8 +278,8 @@ class SiteRound:
                     "M4", f"{packet.envelope.kind.name} is not expected in state {type(state).__name__}"
                 )
 
-    def _advertise(self, envelope: Envelope) -> tuple[SiteState, Effects]:
-        setup, plan = self.setup, self.setup.plan
+    def _advertise(self, packet: Packet) -> tuple[SiteState, Effects]:
+        setup, plan, envelope = self.setup, self.setup.plan, packet.envelope
         opening = open_envelope(envelope, Opening, envelope.context, setup.roster, Role.COORDINATOR)
         checks.opening(setup, opening)
         supplies = setup.approvals.read(opening.approvals)
@@ -286,6 +289,7 @@ class SiteRound:
         context = context_hash(plan.roster_digest, plan.study_digest, opening.key, plan.epoch, inputs)
         if context != envelope.context:
             raise RemoteProtocolError("M3", "the opening's context is not the one this site derives from it")
+        lock = offered_key(packet.attachments, context, plan.encryption, setup.roster)
         bound, within = setup.bound_survivors or opening.survivors or None, None
         if plan.iteration > 1:
             bound, within = setup.bound_survivors, opening.survivors
@@ -301,7 +305,7 @@ class SiteRound:
             contributing = Contributing(attempt, roll, Dealt(setup.ahead.h2, shares))
             return contributing, (seen, Contribute(context, blocks, len(adverts)))
         own = Seeds.draw(self._randomness, opening.ahead)
-        attempt = Attempt(context, bound, within, blocks, supplies, own)
+        attempt = Attempt(context, bound, within, blocks, supplies, own, lock)
         standing = (setup.counter, setup.protected, setup.used)
         advert = setup.signer.sign(context, advertise(context, setup.index, own, *standing))
         return Advertised(attempt, advert, own), (seen, Send(Packet(advert)))

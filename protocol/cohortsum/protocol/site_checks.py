@@ -41,12 +41,13 @@ from cohortsum.protocol.messages import (
     Survivors,
 )
 from cohortsum.protocol.opening import (
+    Sworn,
     check_gate,
     check_mask_seed,
     check_result,
     check_self_seed,
+    checked_gate,
     dropouts_of,
-    gate_sum,
     result_digest,
 )
 from cohortsum.protocol.plan import Suppliers, first_beyond
@@ -308,24 +309,9 @@ def quorum(setup: SiteSetup, state: Agreed, message: Quorum) -> tuple[tuple[int,
 
 def gate(setup: SiteSetup, agreed: Agreed, message: GateOpening) -> None:
     """R4.5 to R4.8: everything opened is what its owner signed, and the count this site adds up suffices."""
-    context, at = agreed.attempt.context, agreed.roll
-    if (
-        message.survivors.keys() != agreed.survivors.keys()
-        or tuple(sorted(message.dropped)) != agreed.dropped
-    ):
-        raise RemoteProtocolError("R4.5", "the opened gate names other survivors or dropouts")
-    for owner, opened in message.survivors.items():
-        words = words_digest(words_from_bytes(opened.words))
-        if not hmac.compare_digest(words, agreed.survivors[owner].gate_digest):
-            raise RemoteProtocolError(
-                "R4.5", f"the gate words of site index {owner} are not the ones it signed"
-            )
-        check_self_seed(at.secrets, "gate", owner, opened.seed, at.adverts[owner], "R4.6")
-    for owner, seed in message.dropped.items():
-        check_mask_seed(at.secrets, owner, seed, at.adverts[owner], "R4.7")
-    dropouts = dropouts_of(at.secrets, message.dropped, message.survivors, at.adverts)
-    total = gate_sum(context, at.h1, agreed.dealt.h2, message, dropouts)
-    check_gate(total, setup.plan, setup.min_participants, "R4.8")
+    at, context = agreed.roll, agreed.attempt.context
+    sworn = Sworn(context, at.secrets, at.h1, agreed.dealt.h2, at.adverts, agreed.survivors, agreed.dropped)
+    check_gate(checked_gate(sworn, message), setup.plan, setup.min_participants, "R4.8")
 
 
 def recomputed(

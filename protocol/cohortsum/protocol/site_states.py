@@ -12,6 +12,7 @@ Any state may go to Over when the round is aborted or this site stops the contex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cohortsum.crypto.bfv import EncryptionKey
 from cohortsum.crypto.errors import LocalProtocolError
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.protocol.ahead import Ahead
@@ -101,6 +102,7 @@ class Attempt:
         blocks: what travels.
         supplies: who supplies what.
         seeds: this site's own.
+        key: under which this site encrypts what it has masked (two-key mode), or None.
     """
 
     context: bytes
@@ -109,6 +111,7 @@ class Attempt:
     blocks: tuple[PlannedBlock, ...]
     supplies: Supplies
     seeds: SharedSeeds
+    key: EncryptionKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

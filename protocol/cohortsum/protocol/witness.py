@@ -15,17 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import RemoteProtocolError
-from cohortsum.crypto.masks import add_masks
 from cohortsum.protocol.ahead import SLOT_BYTES, advert_of
 from cohortsum.protocol.bounds import check_bounds, threshold
 from cohortsum.protocol.context import RoundKey, slot_context
-from cohortsum.protocol.masking import AddMasks, removal_keys, signed, words_digest, words_from_bytes
-from cohortsum.protocol.messages import Advert, Approval, MaskedInput
+from cohortsum.protocol.envelope import open_envelope
+from cohortsum.protocol.masking import (
+    AddMasks,
+    MaskKeys,
+    add_over,
+    removal_keys,
+    signed,
+    words_digest,
+    words_from_bytes,
+)
+from cohortsum.protocol.messages import Advert, Approval, MaskedInput, Packet, Unlocked
 from cohortsum.protocol.opening import check_mask_seed, check_self_seed, dropouts_of
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan, Suppliers
 from cohortsum.protocol.proof import Transcript, verified
 from cohortsum.protocol.protected import protected_rule
-from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.roster import Role, Roster
 from cohortsum.protocol.transcript import statement
 
 
@@ -49,6 +57,7 @@ class WitnessedRound:
         masked: what each survivor signed about its masked input.
         h1: hash of L1.
         h2: hash of U2.
+        statement: what they signed about this set, 32 bytes.
         signers: the survivors whose signatures name this very set, at least t.
     """
 
@@ -67,6 +76,7 @@ class WitnessedRound:
     masked: Mapping[int, MaskedInput] = field(repr=False)
     h1: bytes
     h2: bytes
+    statement: bytes
     signers: tuple[int, ...]
 
     @property
@@ -88,11 +98,13 @@ class OpenedInputs:
         words: the survivors' masked data words, as bytes.
         data: the survivors' data seeds.
         mask: the mask seeds of the sites that dropped out after they dealt.
+        unlocked: in two-key mode, in the place of ``words``: the trustee's word about the masked sum, that sum attached.
     """
 
     words: Mapping[int, bytes] = field(repr=False)
     data: Mapping[int, int] = field(repr=False)
     mask: Mapping[int, int] = field(repr=False)
+    unlocked: Packet | None = field(default=None, repr=False)
 
 
 def witnessed(transcript: Transcript, plan: RoundPlan, roster: Roster) -> WitnessedRound:
@@ -170,12 +182,13 @@ def witnessed(transcript: Transcript, plan: RoundPlan, roster: Roster) -> Witnes
         {index: message for index, (_, message) in members.items()},
         held.h1,
         held.h2,
+        stands_by,
         signers,
     )
 
 
 def recomputed(
-    proven: WitnessedRound, opened: OpenedInputs, length: int, add: AddMasks = add_masks
+    proven: WitnessedRound, opened: OpenedInputs, length: int, add: AddMasks = add_over
 ) -> NDArray[np.int64]:
     """R5.0: return the sum of a round, (length,) int64, added up from what was opened.
 
@@ -187,9 +200,7 @@ def recomputed(
 
     Raises RemoteProtocolError (R5.0) unless every input and seed is the one that its owner signed or committed to.
     """
-    adverts = proven.adverts
-    named = {tuple(sorted(opened.words)), tuple(sorted(opened.data)), proven.survivors}
-    if len(named) > 1 or tuple(sorted(opened.mask)) != proven.dropped:
+    if tuple(sorted(opened.words)) != proven.survivors:
         raise RemoteProtocolError("R5.0", "the opened sum names other survivors or dropouts")
     total = np.zeros(length, dtype=np.uint64)
     for owner, held in sorted(opened.words.items()):
@@ -200,14 +211,57 @@ def recomputed(
             raise RemoteProtocolError(
                 "R5.0", f"the masked input of site index {owner} is not the one it signed"
             )
-        check_self_seed(proven.secrets, "data", owner, opened.data[owner], adverts[owner], "R5.0")
         total += words_from_bytes(held)
+    keys = _removal(proven, opened)
+    add(total, keys.plus, keys.minus)
+    return signed(total)
+
+
+def recomputed_unlocked(
+    proven: WitnessedRound,
+    opened: OpenedInputs,
+    length: int,
+    modulus: int,
+    roster: Roster,
+    add: AddMasks = add_over,
+) -> NDArray[np.int64]:
+    """R5.0 in two-key mode: return the sum of a round, (length,) int64, from the masked sum that the trustee signed.
+
+    Args:
+        proven: the round.
+        opened: what was opened of it.
+        length: how many numbers travelled.
+        modulus: of the masks.
+        roster: names the trustee.
+        add: adds masks.
+
+    Raises RemoteProtocolError (R5.0, M1 to M4) unless the trustee decrypted this sum and every seed is what its owner committed to.
+    """
+    if opened.unlocked is None or len(opened.unlocked.attachments) != 1:
+        raise RemoteProtocolError("R5.0", "the sum comes without the word of the trustee")
+    word = open_envelope(opened.unlocked.envelope, Unlocked, proven.context, roster, Role.TRUSTEE)
+    (held,) = opened.unlocked.attachments
+    total = words_from_bytes(held) if len(held) == 8 * length else np.zeros(0, np.uint64)
+    if word.statement != proven.statement or not hmac.compare_digest(words_digest(total), word.masked_digest):
+        raise RemoteProtocolError("R5.0", "the masked sum is not the one that the trustee decrypted")
+    if len(total) and int(total.max()) >= modulus:
+        raise RemoteProtocolError("R5.0", "the masked sum is no vector of residues")
+    keys = _removal(proven, opened)
+    add(total, keys.plus, keys.minus, modulus=modulus)
+    return signed(total, modulus)
+
+
+def _removal(proven: WitnessedRound, opened: OpenedInputs) -> MaskKeys:
+    """Return the keys that open a sum, from seeds that are what their owners committed to."""
+    adverts = proven.adverts
+    if tuple(sorted(opened.data)) != proven.survivors or tuple(sorted(opened.mask)) != proven.dropped:
+        raise RemoteProtocolError("R5.0", "the opened sum names other survivors or dropouts")
+    for owner, seed in opened.data.items():
+        check_self_seed(proven.secrets, "data", owner, seed, adverts[owner], "R5.0")
     for owner, seed in opened.mask.items():
         check_mask_seed(proven.secrets, owner, seed, adverts[owner], "R5.0")
     dropouts = dropouts_of(proven.secrets, opened.mask, proven.survivors, adverts)
-    keys = removal_keys("data", proven.context, proven.h1, proven.h2, opened.data, dropouts)
-    add(total, keys.plus, keys.minus)
-    return signed(total)
+    return removal_keys("data", proven.context, proven.h1, proven.h2, opened.data, dropouts)
 
 
 def blocks_of(proven: WitnessedRound, plan: RoundPlan, unchanged: frozenset[str]) -> tuple[PlannedBlock, ...]:

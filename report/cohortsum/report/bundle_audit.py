@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from cohortsum.crypto.agreement import AgreementKey
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RefusedError, RemoteProtocolError
-from cohortsum.crypto.masks import add_masks
-from cohortsum.protocol.masking import AddMasks
+from cohortsum.protocol.masking import AddMasks, add_over
 from cohortsum.protocol.opening import check_result
 from cohortsum.protocol.roster import Identity, Role
-from cohortsum.protocol.witness import WitnessedRound, blocks_of, recomputed
+from cohortsum.protocol.witness import WitnessedRound, blocks_of, recomputed, recomputed_unlocked
 from cohortsum.report.bundle_check import Proven
 from cohortsum.report.document import TableBlock
 from cohortsum.study.disclosure.gate import cohort_gate
@@ -46,7 +45,7 @@ class Audited:
     unknown: str
 
 
-def audit(proven: Proven, auditor: str, key: AgreementKey, add: AddMasks = add_masks) -> Audited:
+def audit(proven: Proven, auditor: str, key: AgreementKey, add: AddMasks = add_over) -> Audited:
     """Open the sealed part of a verified bundle and add every sum up again.
 
     Args:
@@ -104,10 +103,17 @@ def _sum(
     add: AddMasks,
 ) -> tuple[Sums, int]:
     bound = RoundSeal(plan.study.digest, proven.roster.digest, one.context)
-    opened = open_sealed(read_sealed(proven.files[name], name), bound, one, *reader, name)
+    encryption = plan.round.encryption
+    opened = open_sealed(
+        read_sealed(proven.files[name], name), bound, one, *reader, name, encryption is not None
+    )
     blocks = blocks_of(one, plan.round, frozenset())
+    length = sum(block.size for block in blocks)
     try:
-        values = recomputed(one, opened, sum(block.size for block in blocks), add)
+        if encryption is None:
+            values = recomputed(one, opened, length, add)
+        else:
+            values = recomputed_unlocked(one, opened, length, encryption.modulus, proven.roster, add)
         people = check_result(plan.round, blocks, values, len(one.survivors))
     except RemoteProtocolError as error:
         raise AuthenticationError(

@@ -162,6 +162,7 @@ def check_all_sealed(
     for name, proven in zip(expected, rounds, strict=True):
         alone = proven.key.iteration == 1 and not proven.earlier
         length = sum(block.size for block in blocks_of(proven, plan.round, frozenset())) if alone else None
-        check_sealed(read_sealed(file_of(files, name), name), proven, auditors, length, name)
+        encrypted = plan.round.encryption is not None
+        check_sealed(read_sealed(file_of(files, name), name), proven, auditors, length, name, encrypted)
     ids = ", ".join(one.id for one in auditors) or "auditors who no longer count"
     return f"{len(rounds)} rounds for {ids}; only they see whether the right things are sealed"

@@ -77,14 +77,19 @@ NOISED_BITS = 24
 """Bits behind the binary point of the sums that a site forms exactly before it rounds them to the grid of the noise."""
 
 
-def fraction_bits(max_participants: int) -> int:
+MASKED_BITS, ENCRYPTED_BITS = 62, 58
+"""Of the greatest sum that is safe from wrapping, on the ring modulo 2**64 and modulo the prime of two-key mode, just below 2**60."""
+
+
+def fraction_bits(max_participants: int, bits: int = MASKED_BITS) -> int:
     """Return the bits behind the binary point of the finest grid on which max_participants values of 1 cannot wrap."""
-    return 62 - max_participants.bit_length()
+    return bits - max_participants.bit_length()
 
 
 def grid_bits(study: FrozenStudy) -> int:
     """Return the bits of the sums of a study: under noise a coarser grid follows, which these only have to be far finer than."""
-    finest = fraction_bits(study.protection.max_participants)
+    bits = ENCRYPTED_BITS if study.protection.mode == "two_key" else MASKED_BITS
+    finest = fraction_bits(study.protection.max_participants, bits)
     return finest if study.privacy.noise == "none" else min(finest, NOISED_BITS)
 
 

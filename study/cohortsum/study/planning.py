@@ -18,11 +18,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from cohortsum.crypto.bfv import STANDARD, Parameters
 from cohortsum.crypto.encoding import digest, encode
-from cohortsum.crypto.errors import PolicyError, StudyFileError
+from cohortsum.crypto.errors import ConfigurationError, PolicyError, StudyFileError
 from cohortsum.protocol.bounds import Protection, allowed_sizes, broken_bound
 from cohortsum.protocol.plan import PlannedBlock, RoundPlan
 from cohortsum.protocol.roster import Roster
+from cohortsum.protocol.unlocking import trustee_of
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
@@ -377,6 +379,7 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
         tuple(sorted(items)),
         seen,
         noise=None if noising is None else noising.plan,
+        encryption=_encryption(study, roster, statistics),
     )
     if seen and 8 * plan.length * invited > MOST_SEEN_BYTES:
         names = ", ".join(statistic.name for statistic in statistics if _seen(statistic))
@@ -386,6 +389,22 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
             "study of their own"
         )
     return StudyPlan(study, Cohort(study), statistics, plan, grids=grids)
+
+
+def _encryption(study: FrozenStudy, roster: Roster, statistics: Iterable[Statistic]) -> Parameters | None:
+    """Return what sites encrypt under; raises StudyFileError where two-key mode cannot serve a study or its roster."""
+    if study.protection.mode != "two_key":
+        return None
+    if names := [statistic.name for statistic in statistics if _seen(statistic)]:
+        raise StudyFileError(
+            f"study {study.study}: two_key serves analyses of one round, and {', '.join(names)} take several, or write rows at the "
+            "sites: sites cannot decrypt, so they cannot recompute the sums these need; put them into a study with mode: masking"
+        )
+    try:
+        trustee_of(roster)
+    except ConfigurationError as error:
+        raise StudyFileError(f"study {study.study}: {error.message}") from None
+    return STANDARD
 
 
 def _seen(statistic: Statistic) -> bool:

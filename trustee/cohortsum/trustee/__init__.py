@@ -1,1 +1,1 @@
-"""The key holder of two-key mode, a separate trust domain. Two-key mode is not in this version."""
+"""The key holder of two-key mode, a trust domain of its own: it draws a key per attempt and decrypts one masked sum under it."""

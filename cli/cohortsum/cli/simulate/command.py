@@ -85,6 +85,10 @@ def run_simulation(
         RoundFailedError: no result; the reasons that only a simulation knows are printed.
     """
     refuse_unbuilt(study)
+    if in_process and study.protection.mode == "two_key":
+        raise ConfigurationError(
+            "--in-process: in two-key mode the trustee is a process of its own; simulate without --in-process"
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigurationError(
             f"--out {out} is not an empty folder; name another, so that nothing is overwritten"

@@ -1,4 +1,4 @@
-"""A consortium made for one run: keys, signed roster, signed and approved study, one folder per site.
+"""A consortium made for one run: keys, signed roster, signed and approved study, one folder per site, one for a trustee.
 
 The keys are thrown away with the folder. What the study says of enrolment and gathering is for people who are not here and
 is ignored; the study's epoch is taken as the label of a snapshot of the input.
@@ -22,9 +22,11 @@ from cohortsum.study.definition.consortium import IdentityEntry, RoleName, forma
 from cohortsum.study.definition.signing import SignedStudy, sign_study, signed_study_to_json
 from cohortsum.study.disclosure.verdict import PROFILES
 from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.trustee.config import SETTINGS_FILE
 
 COORDINATOR = "coordinator-service"
 STATISTICIAN = "statistician-one"
+TRUSTEE = "trustee-service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,15 @@ def found(
         load_policy_config(policy_file)
         policy = policy_file.read_text("utf-8-sig")
     operator, statistician = _new_key(), _new_key()
-    keys = {name: _new_seed() for name in (COORDINATOR, *tables)}
+    locked = study.protection.mode == "two_key"
+    keys = {name: _new_seed() for name in (COORDINATOR, *((TRUSTEE,) if locked else ()), *tables)}
     entries = [
         _entry(site, "site", IdentityKey(keys[site]).public, index) for index, site in enumerate(tables)
     ]
     entries.append(_entry(COORDINATOR, "coordinator", IdentityKey(keys[COORDINATOR]).public))
     entries.append(_entry(STATISTICIAN, "statistician", statistician.public))
+    if locked:
+        entries.append(_entry(TRUSTEE, "trustee", IdentityKey(keys[TRUSTEE]).public))
     roster_bytes = write_roster("simulated", study.roster, entries)
     roster = load_roster(roster_bytes, "consortium.yaml")
     plan = plan_study(study, roster)
@@ -120,13 +125,18 @@ def found(
         home = folder / "sites" / site
         home.mkdir(parents=True)
         _write_secret(home / "identity.key", keys[site])
-        (home / "rosters").mkdir()
-        (home / "rosters" / f"{roster.version}.sig").write_text(signature)
-        (home / "rosters" / f"{roster.version}.yaml").write_bytes(roster_bytes)
+        _pin(home, roster, roster_bytes, signature)
         (home / "operator.pub").write_text(operator.public.hex())
         (home / "policy.yaml").write_text(policy, "utf-8")
         decide(home, approval_of(study))
         members.append(Member(site, home, shared.for_file(table, study.person)))
+    if locked:
+        home = folder / "trustee"
+        home.mkdir()
+        _write_secret(home / "identity.key", keys[TRUSTEE])
+        _pin(home, roster, roster_bytes, signature)
+        settings = {"identity": TRUSTEE, "identity_key": "identity.key", "listen": "127.0.0.1:0"}
+        (home / SETTINGS_FILE).write_text(to_yaml({**settings, "operator_key": operator.public.hex()}))
     hub = folder / "coordinator"
     hub.mkdir()
     _write_secret(hub / "identity.key", keys[COORDINATOR])
@@ -134,6 +144,13 @@ def found(
     (hub / "consortium.sig").write_text(signature)
     (hub / "study.json").write_bytes(signed_study_to_json(signed))
     return Consortium(folder, tuple(members), roster, plan, signed, hub / "identity.key", operator.public)
+
+
+def _pin(home: Path, roster: Roster, text: bytes, signature: str) -> None:
+    """Put the signed roster where a node or a trustee looks for it."""
+    (home / "rosters").mkdir()
+    (home / "rosters" / f"{roster.version}.sig").write_text(signature)
+    (home / "rosters" / f"{roster.version}.yaml").write_bytes(text)
 
 
 def approval_of(study: FrozenStudy) -> Decision:
@@ -156,8 +173,10 @@ def write_node_file(consortium: Consortium, member: Member, coordinator: str) ->
     return path
 
 
-def write_coordinator_file(consortium: Consortium, results: Path, gather_s: float) -> Path:
-    """Write coordinator.yaml and return its path."""
+def write_coordinator_file(
+    consortium: Consortium, results: Path, gather_s: float, trustee: str | None = None
+) -> Path:
+    """Write coordinator.yaml, with the address of the trustee where the study has one, and return its path."""
     from cohortsum.coordinator.store import sqlite_url  # loads SQLAlchemy
 
     hub = consortium.folder / "coordinator"
@@ -176,7 +195,7 @@ def write_coordinator_file(consortium: Consortium, results: Path, gather_s: floa
         # a process that has died here never comes back: no step waits longer than its deadline
         "step_max_s": consortium.plan.study.deadlines_s.step,
         "grace_s": 2.0,
-    }
+    } | ({} if trustee is None else {"trustee": trustee})
     path = hub / "coordinator.yaml"
     path.write_text(to_yaml(settings))
     return path

@@ -1,15 +1,22 @@
-"""One operating-system process per site and one for the coordinator, talking gRPC with mutual TLS over loopback."""
+"""One operating-system process per site, one for the coordinator and one for a trustee, talking gRPC with mutual TLS over loopback."""
 
 import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from cohortsum.cli.simulate.consortium import Consortium, Local, write_coordinator_file, write_node_file
+from cohortsum.cli.simulate.consortium import (
+    TRUSTEE,
+    Consortium,
+    Local,
+    write_coordinator_file,
+    write_node_file,
+)
 from cohortsum.cli.simulate.progress import Event, Progress
 from cohortsum.crypto.errors import RoundFailedError
 
@@ -27,16 +34,20 @@ def run_processes(
         consortium: made by `found`.
         results: where the coordinator writes the release.
         progress: shows the coordinator's events.
-        failpoints: by site, the point at which its process kills itself; for tests.
+        failpoints: by site or trustee, the point at which its process kills itself; for tests.
 
     Raises:
         RoundFailedError: the coordinator could not start, or died.
     """
     gather_s = GATHER_BASE_S + GATHER_PER_SITE_S * len(consortium.members)
-    config = write_coordinator_file(consortium, results, gather_s)
     logs = consortium.folder / "logs"
     logs.mkdir()
     with contextlib.ExitStack() as stack:
+        failing = failpoints or {}
+        trustee = None
+        if consortium.plan.round.encryption is not None:
+            trustee = _trustee(consortium, logs, stack, failing)
+        config = write_coordinator_file(consortium, results, gather_s, trustee)
         hub = subprocess.Popen(
             [
                 *(sys.executable, "-m", "cohortsum.coordinator.serve", str(config)),
@@ -49,12 +60,9 @@ def run_processes(
         if hub.stdout is None:
             raise AssertionError("the coordinator's output is a pipe")
         events = _events(hub.stdout, logs / "coordinator.jsonl")
-        address = _address(events, logs)
+        address = _address(events, "coordinator", logs)
         for member in consortium.members:
             write_node_file(consortium, member, address)
-            environment = dict(os.environ)
-            if failpoints and member.site in failpoints:
-                environment["COHORTSUM_FAILPOINT"] = failpoints[member.site]
             node = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "cohortsum.node.serve", str(member.folder)),
@@ -62,7 +70,7 @@ def run_processes(
                 ],
                 stdout=stack.enter_context((logs / f"{member.site}.jsonl").open("wb")),
                 stderr=stack.enter_context((logs / f"{member.site}.stderr").open("wb")),
-                env=environment,
+                env=_environment(member.site, failing),
             )
             stack.callback(_stop, node)
         for event in events:
@@ -85,13 +93,44 @@ def local_reasons(consortium: Consortium) -> Local:
     return said
 
 
-def _address(events: Iterator[Event], logs: Path) -> str:
+def _environment(name: str, failing: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, **({"COHORTSUM_FAILPOINT": failing[name]} if name in failing else {})}
+
+
+def _trustee(
+    consortium: Consortium, logs: Path, stack: contextlib.ExitStack, failing: Mapping[str, str]
+) -> str:
+    """Start the trustee, and return its address; it ends with the stack."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cohortsum.trustee.serve", str(consortium.folder / "trustee")],
+        stdout=stack.enter_context((logs / "trustee.jsonl").open("wb")),
+        stderr=stack.enter_context((logs / "trustee.stderr").open("wb")),
+        env=_environment(TRUSTEE, failing),
+    )
+    stack.callback(_stop, process)
+    return _address(_followed(logs / "trustee.jsonl", process), "trustee", logs)
+
+
+def _followed(path: Path, process: "subprocess.Popen[bytes]") -> Iterator[Event]:
+    """Yield the events of a process that writes into a file, until it has ended."""
+    seen = 0
+    while True:
+        ended = process.poll() is not None
+        events = list(_lines(path.read_bytes()))
+        yield from events[seen:]
+        seen = len(events)
+        if ended:
+            return
+        time.sleep(0.05)
+
+
+def _address(events: Iterator[Event], who: str, logs: Path) -> str:
     for event in events:
-        if event.get("event") == "coordinator.listening":
+        if event.get("event") == f"{who}.listening":
             return f"{event['host']}:{event['port']}"
-        if event.get("event") == "coordinator.stopped":
-            raise RoundFailedError(f"the coordinator could not start: {event['sentence']}")
-    raise RoundFailedError(f"the coordinator could not start; see {logs / 'coordinator.stderr'}")
+        if event.get("event") == f"{who}.stopped":
+            raise RoundFailedError(f"the {who} could not start: {event['sentence']}")
+    raise RoundFailedError(f"the {who} could not start; see {logs / f'{who}.stderr'}")
 
 
 def _events(stream: IO[bytes], copy: Path) -> Iterator[Event]:

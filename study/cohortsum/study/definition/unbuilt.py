@@ -1,5 +1,7 @@
 """What a study may ask for and this version cannot give: refused by name before anything runs, never ignored."""
 
+from importlib.util import find_spec
+
 from cohortsum.crypto.errors import NotInThisVersionError
 from cohortsum.study.definition.frozen import FrozenStudy
 
@@ -7,7 +9,12 @@ from cohortsum.study.definition.frozen import FrozenStudy
 def refuse_unbuilt(study: FrozenStudy) -> None:
     """Raise NotInThisVersionError naming every field that asks for something not built; loading never does."""
     wanted = [
-        (study.protection.mode != "masking", f"protection.mode {study.protection.mode}", "mode: masking"),
+        (
+            study.protection.mode == "two_key" and find_spec("tenseal") is None,
+            "protection.mode two_key (TenSEAL is not installed here: it has no wheel for this Python)",
+            "mode: masking",
+        ),
+        (study.protection.mode == "committee", "protection.mode committee", "mode: masking"),
         (study.protection.committee is not None, "protection.committee", "no committee"),
         (study.enrol.start == "manual", "enrol.start manual", "start: at_deadline"),
         (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),

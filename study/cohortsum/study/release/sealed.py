@@ -5,7 +5,8 @@ the mask seeds of dropouts. That shows the sum, small cells included, and no sin
 stay unknown. Hence it is sealed: a fresh key per round, wrapped for every auditor by a key agreement with a fresh X25519 key
 (hybrid encryption; HKDF-SHA256, ChaCha20-Poly1305), with study, roster, round and receiver in every derivation and as associated
 data. Each site's words are a piece of their own, so that whoever writes holds one of them in memory. The key is forgotten once
-the round is sealed, so a stolen coordinator opens nothing.
+the round is sealed, so a stolen coordinator opens nothing. In two-key mode there is one piece in the place of all words: the masked sum
+with the trustee's signature, for no auditor could decrypt a site's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +16,20 @@ from cohortsum.crypto import field as gf
 from cohortsum.crypto.agreement import PUBLIC_BYTES, AgreementKey
 from cohortsum.crypto.derivation import AUDIT, derive
 from cohortsum.crypto.encoding import encode, number
-from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, CryptoError
+from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, CryptoError, RemoteProtocolError
 from cohortsum.crypto.sealing import KEY_AND_NONCE_BYTES, OVERHEAD_BYTES, seal, unseal
 from cohortsum.crypto.secret import SecretBytes
-from cohortsum.protocol.codec import MAX_SITES
+from cohortsum.protocol.codec import MAX_SITES, packet_from_bytes
 from cohortsum.protocol.roster import Identity, Role, Roster
 from cohortsum.protocol.witness import OpenedInputs, WitnessedRound
 from cohortsum.study.release.bundle import split
 
 SEALED = b"cohortsum.sealed/1"
 KEY_BYTES = 32
+UNLOCKED_PIECE = 2**32
+"""In the place of a roster index: the packet of the trustee's word about the masked sum, and that sum."""
+LEAST_WORD, MOST_WORD = 200, 1024
+"""Bytes of that word: context, id, three digests, signature and what marks them as fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,12 @@ def read_sealed(data: bytes, name: str) -> SealedRound:
 
 
 def check_sealed(
-    held: SealedRound, proven: WitnessedRound, auditors: Sequence[Identity], length: int | None, name: str
+    held: SealedRound,
+    proven: WitnessedRound,
+    auditors: Sequence[Identity],
+    length: int | None,
+    name: str,
+    encrypted: bool = False,
 ) -> None:
     """Raise AuthenticationError unless a sealed round has everything it must, for every auditor.
 
@@ -132,6 +142,7 @@ def check_sealed(
         auditors: who must be able to open it.
         length: how many numbers travelled, where that is known.
         name: the file.
+        encrypted: whether the round was one of two-key mode.
     """
     if held.context != proven.context:
         raise AuthenticationError(f"{name}: of another round than the one beside it")
@@ -139,9 +150,14 @@ def check_sealed(
     if lacking:
         raise AuthenticationError(f"{name}: not sealed to {', '.join(lacking)}, an auditor of the roster")
     sizes = {len(words) - OVERHEAD_BYTES for words in held.words}
-    whole = len(sizes) == 1 and (min(sizes) % 8 == 0 if length is None else sizes == {8 * length})
+    if encrypted:  # one packet: an envelope and the masked sum
+        beside = {size - 8 * (length or 0) for size in sizes}
+        whole, pieces = all(one >= LEAST_WORD and (length is None or one <= MOST_WORD) for one in beside), 1
+    else:
+        whole = len(sizes) == 1 and (min(sizes) % 8 == 0 if length is None else sizes == {8 * length})
+        pieces = len(proven.survivors)
     seeds = (len(proven.survivors) + len(proven.dropped)) * gf.ELEMENT_BYTES
-    if len(held.words) != len(proven.survivors) or not whole or len(held.seeds) != seeds + OVERHEAD_BYTES:
+    if len(held.words) != pieces or not whole or len(held.seeds) != seeds + OVERHEAD_BYTES:
         raise AuthenticationError(
             f"{name}: holds another number of words or seeds than the survivors and dropouts of the round have"
         )
@@ -154,6 +170,7 @@ def open_sealed(
     auditor: Identity,
     key: AgreementKey,
     name: str,
+    encrypted: bool = False,
 ) -> OpenedInputs:
     """Return what was opened of a round.
 
@@ -164,6 +181,7 @@ def open_sealed(
         auditor: whose key it is.
         key: the auditor's private sealing key.
         name: the file.
+        encrypted: whether the round was one of two-key mode.
 
     Raises:
         AuthenticationError: it is not sealed to this key, or is not what was sealed.
@@ -176,7 +194,8 @@ def open_sealed(
             unseal(wrapping, wrapped, bound.associated(b"key", auditor.id.encode())), "bundle key"
         )
         words: dict[int, bytes] = {}
-        for owner, piece in zip(proven.survivors, held.words, strict=True):
+        owners = (UNLOCKED_PIECE,) if encrypted else proven.survivors
+        for owner, piece in zip(owners, held.words, strict=True):
             own = derive(content, bound.context, AUDIT["words"], number(owner), size=KEY_AND_NONCE_BYTES)
             words[owner] = unseal(own, piece, bound.associated(b"words", number(owner)))
         last = derive(content, bound.context, AUDIT["seeds"], size=KEY_AND_NONCE_BYTES)
@@ -187,7 +206,12 @@ def open_sealed(
         raise AuthenticationError(f"{name}: does not open for {auditor.id}; {cure}") from None
     data = dict(zip(proven.survivors, seeds, strict=False))
     mask = dict(zip(proven.dropped, seeds[len(proven.survivors) :], strict=True))
-    return OpenedInputs(words, data, mask)
+    if not encrypted:
+        return OpenedInputs(words, data, mask)
+    try:
+        return OpenedInputs({}, data, mask, packet_from_bytes(words[UNLOCKED_PIECE]))
+    except RemoteProtocolError as error:
+        raise AuthenticationError(f"{name}: {error.message}; the coordinator sealed something else") from None
 
 
 def _wrapping_key(bound: RoundSeal, shared: SecretBytes, auditor: Identity, ephemeral: bytes) -> SecretBytes:

@@ -720,6 +720,60 @@ class Burial(_message.Message):
 Global___Burial: _TypeAlias = Burial  # noqa: Y015
 
 @_typing.final
+class EncryptionKeyOffer(_message.Message):
+    """R0, trustee: under which key the data of this context are encrypted; the key is attached to the opening beside this."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARAMETERS_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    parameters: _builtins.bytes
+    """digest of the scheme's parameters"""
+    key: _builtins.bytes
+    """digest of the public key"""
+    def __init__(
+        self,
+        *,
+        parameters: _builtins.bytes = ...,
+        key: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "parameters", b"parameters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EncryptionKeyOffer: _TypeAlias = EncryptionKeyOffer  # noqa: Y015
+
+@_typing.final
+class Unlocked(_message.Message):
+    """R4b, trustee: it decrypted this sum of ciphertexts, once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATEMENT_FIELD_NUMBER: _builtins.int
+    CIPHERTEXT_DIGEST_FIELD_NUMBER: _builtins.int
+    MASKED_DIGEST_FIELD_NUMBER: _builtins.int
+    statement: _builtins.bytes
+    ciphertext_digest: _builtins.bytes
+    masked_digest: _builtins.bytes
+    """of the masked sum that it decrypted to"""
+    def __init__(
+        self,
+        *,
+        statement: _builtins.bytes = ...,
+        ciphertext_digest: _builtins.bytes = ...,
+        masked_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ciphertext_digest", b"ciphertext_digest", "masked_digest", b"masked_digest", "statement", b"statement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Unlocked: _TypeAlias = Unlocked  # noqa: Y015
+
+@_typing.final
 class Complaint(_message.Message):
     """Site: what a peer dealt is provably malformed. Carries no data."""
 
