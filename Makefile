@@ -58,6 +58,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/accumulate.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/two_key.py
 
 soak: $(VENV)/.installed-dev   ## half an hour of faults over a consortium of 20 sites; Linux only
 	$(BIN)/python benchmarks/soak.py

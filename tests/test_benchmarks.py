@@ -179,6 +179,20 @@ def test_noise_stands_beside_opendps_or_it_is_named_as_missing(tmp_path: Path) -
         )
 
 
+def test_two_key_mode_stands_beside_masking_and_tenseal_and_is_exact(tmp_path: Path) -> None:
+    printed, tables = run("two_key.py", tmp_path)
+    assert [row["keys"] for row in table(tables, "Masks of a site")] == [2, 20]
+    rows = table(tables, "Encryption against")
+    assert [row["step"] for row in rows] == ["encrypt", "add", "decrypt", "3 sites", "10 sites", "50 sites"]
+    for row in rows:
+        ours, theirs = row["two_key"], row["TenSEAL"]
+        assert isinstance(ours, float)
+        assert isinstance(theirs, float)
+        assert row["ratio"] == pytest.approx(ours / theirs)
+        assert row["goal"] == (1.2 if "sites" in str(row["step"]) else None)
+    assert "goal" in printed
+
+
 def test_a_large_round_is_exact_and_every_message_stands_beside_what_it_should_hold(tmp_path: Path) -> None:
     printed, tables = run("scale.py", tmp_path)
     steps = table(tables, "5 sites, 303 numbers")

@@ -122,12 +122,12 @@ def test_attack_a13_every_seed_of_the_generator_is_tried(
     monkeypatch: pytest.MonkeyPatch, defended: bool
 ) -> None:
     if not defended:
-        honest = masks._keystream  # pyright: ignore[reportPrivateUsage]
+        honest = masks.keystream_of
 
         def weak(key: SecretBytes, start: int) -> object:
             return honest(SecretBytes(folded(key.reveal()), "weak"), start)
 
-        monkeypatch.setattr(masks, "_keystream", weak)
+        monkeypatch.setattr(masks, "keystream_of", weak)
     words, truth = bare_vector()
     assert tried(words) == ([] if defended else [truth])
 

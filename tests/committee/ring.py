@@ -26,7 +26,7 @@ class Tape:
 
 
 def plan_of(members: int, *programs: Program, sites: int = 4) -> CommitteePlan:
-    return CommitteePlan(tuple(range(members)), tuple(range(sites)), (members - 1) // 2, programs)
+    return CommitteePlan(tuple(range(members)), tuple(range(sites)), (members - 1) // 2, programs, honest=1)
 
 
 def dealt(plan: CommitteePlan, vectors: Sequence[Sequence[int]]) -> list[list[int]]:

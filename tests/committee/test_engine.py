@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,13 +12,18 @@ import pytest
 from cohortsum.protocol.committee import (
     SUPPRESSED,
     CommitteePlan,
+    Complement,
     OpenCounts,
     OrderStatistics,
+    Program,
     Threshold,
+    cost,
     percentile,
     top_code,
 )
+from cohortsum.protocol.committee.dealing import deal, fresh_key
 from tests.committee.ring import Tape, computed, plan_of
+from tests.protocol.consortium import stream
 
 PERCENTS = [5, 25, 50, 75, 95]
 DATA = Path(__file__).resolve().parents[2] / "../shared/data/fcon1000.csv"
@@ -39,9 +45,7 @@ def levels_of(
     program: OrderStatistics | None = OrderStatistics("x", levels, people, tuple(ranks), width=width)
     found, stages = None, 0
     while program is not None:
-        vectors = [
-            [sum(low <= value < high for value in site) for low, high in program.intervals] for site in sites
-        ]
+        vectors = [program.vector(site) for site in sites]
         found = program.found(agreed(plan_of(members, program, sites=len(sites)), vectors)[0])
         assert found is not None
         program, stages = program.narrowed(found), stages + 1
@@ -67,6 +71,15 @@ def test_counts_and_a_threshold_are_right_for_every_committee(members: int) -> N
         (0,),
         (1,),
     ]
+
+
+def test_comparisons_are_exact_at_both_ends_of_their_range() -> None:
+    least, most = 2**34, 2**35 - 1
+    counts = [0, 1, least - 1, least, least + 1, most - 1, most]
+    plan = plan_of(3, OpenCounts("x", len(counts), least, most))
+    vectors = [counts, [0] * 7, [0] * 7, [0] * 7]
+    assert agreed(plan, vectors) == [tuple(count if count >= least else SUPPRESSED for count in counts)]
+    assert agreed(plan, [[most] * 7] * 4) == [(4 * most,) * 7]
 
 
 def test_percentiles_and_extremes_of_a_small_consortium_are_numpys() -> None:
@@ -130,3 +143,37 @@ def test_a_worker_has_locked_itself_in() -> None:
             "no new files or sockets",
             "no children",
         }
+
+
+@pytest.mark.parametrize("members", [3, 5])
+@pytest.mark.parametrize("what", ["threshold", "counts", "zeros", "cells and totals", "ranks"])
+def test_what_a_run_costs_is_known_before(members: int, what: str) -> None:
+    counts = [[20, 30, 40, 50]] * 4
+    totals, cells = ((0, 1), (2, 3)), Complement.CELLS
+    programs: dict[str, tuple[Program, list[list[int]]]] = {
+        "threshold": (Threshold("x", 5, 5), [[2]] * 4),
+        "counts": (OpenCounts("x", 4, 10, 50), counts),
+        "zeros": (OpenCounts("x", 4, 10, 50, zeros=True), counts),
+        "cells and totals": (OpenCounts("x", 4, 10, 50, totals=totals, complement=cells), counts),
+        "ranks": (OrderStatistics("x", 64, 256, (1, 128, 256)), [[1] * 64] * 4),
+    }
+    program, vectors = programs[what]
+    plan, tape = plan_of(members, program), Tape()
+    agreed(plan, vectors, tape)
+    known = cost(plan)
+    sent = [
+        sum(len(message) for sender, _, message in tape.messages if sender == one) for one in range(members)
+    ]
+    assert sum(sent) <= members * known.member_bytes
+    assert max(sent) >= known.member_bytes * (0.8 if what == "ranks" else 0.98)
+    assert len(tape.messages) <= members * known.messages
+    pairs = Counter((sender, receiver) for sender, receiver, _ in tape.messages)
+    assert max(pairs.values()) <= known.exchanges
+    assert known.sealed_bytes > known.member_bytes
+
+
+def test_what_a_dealer_sends_is_known_before() -> None:
+    plan = plan_of(3, OpenCounts("x", 4, 10, 50))
+    publics = [fresh_key(bytes(32), stream(str(member))).public for member in range(3)]
+    sealed = deal(plan, bytes(32), 0, [1] * 4, publics, bytes(32), stream("dealer")).ciphertexts
+    assert cost(plan).dealer_bytes == sum(map(len, sealed))

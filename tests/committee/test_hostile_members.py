@@ -133,6 +133,12 @@ ESCAPES = {
 }
 
 
+async def said(script: str) -> tuple[object, frozenset[str]]:
+    """Return what a script in a worker's place answers, and its locks."""
+    async with worker(("-I", "-c", script)) as one:
+        return [message async for message in one.messages()][-1], one.locks
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_a_locked_worker_opens_nothing(escape: str) -> None:
     """What a taken-over worker would try, after it has locked itself in."""
@@ -148,15 +154,41 @@ def test_a_locked_worker_opens_nothing(escape: str) -> None:
         "os._exit(0)\n"
     )
 
-    async def tried() -> tuple[object, frozenset[str]]:
-        async with worker(("-I", "-c", script)) as one:
-            return [message async for message in one.messages()][-1], one.locks
-
-    word, on = asyncio.run(tried())
+    word, on = asyncio.run(said(script))
     if escape in {"child", "program", "thread"} and "system calls" not in on:
         pytest.skip(
             "this system has no filter of system calls, and the limit on processes does not bind root"
         )
+    assert word == b"kept in"
+
+
+def test_a_worker_that_cannot_lock_itself_in_does_not_compute() -> None:
+    unlocked = (
+        "-c",
+        "from cohortsum.node.committee import locks, worker\nlocks.late = lambda: ['no children']\nworker.main()",
+    )
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(computed(PLAN, VECTORS, command=("-I", *unlocked)))
+    assert "lock itself in" in str(caught.value.exceptions[0])
+
+
+@pytest.mark.parametrize("escape", ["file", "socket"])
+def test_the_filter_of_system_calls_stands_alone_where_limits_are_refused(escape: str) -> None:
+    script = (
+        "import os\n"
+        "from cohortsum.node.committee import frames, locks\n"
+        "locks._limit = lambda *_: False\n"
+        "pipe = os.dup(1)\n"
+        "on = [*locks.early(), *locks.late()]\n"
+        f"try:\n    {ESCAPES[escape]}\n    word = b'escaped'\n"
+        "except OSError:\n    word = b'kept in'\n"
+        "os.write(pipe, frames.Frame(frames.FrameKind.READY, 0, ','.join(on).encode()).to_bytes())\n"
+        "os.write(pipe, frames.Frame(frames.FrameKind.ANSWERS, 0, word).to_bytes())\n"
+        "os._exit(0)\n"
+    )
+    word, on = asyncio.run(said(script))
+    if "system calls" not in on:
+        pytest.skip("this system has no filter of system calls")
     assert word == b"kept in"
 
 

@@ -10,9 +10,10 @@ import grpc
 import numpy as np
 import pytest
 
-from cohortsum.coordinator.committee_desk import CommitteePace
+from cohortsum.coordinator.committee_desk import CommitteeDesk, CommitteePace
 from cohortsum.crypto.errors import RemoteProtocolError, RoundFailedError, StoreError
 from cohortsum.node.client import secure_channel
+from cohortsum.node.committee import process
 from cohortsum.node.committee.bindings import MOST_BEGUN, Bindings
 from cohortsum.node.committee.process import Worker
 from cohortsum.protocol.committee import (
@@ -27,7 +28,8 @@ from cohortsum.protocol.committee.messages import End, Packet, Sealed, sign
 from cohortsum.wire.v1 import committee_pb2, committee_pb2_grpc
 from tests.committee.town import CommitteeTown
 from tests.committee.vectors import MEMBERS, SHOWN, counting, counts
-from tests.edges.harness import LIMIT_S
+from tests.edges.harness import HUB, LIMIT_S
+from tests.protocol.consortium import identity_key
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -177,12 +179,12 @@ def test_a_member_process_that_is_killed_ends_the_run_and_when_it_is_back_a_retr
         async with CommitteeTown(tmp_path, counts, pace=CommitteePace(20.0, 20.0, attempts=1)) as town:
             for index in (0, 1, 3, 4):
                 town.join(index)
-            process = await member_process(town, 2)
+            killed = await member_process(town, 2)
             first = asyncio.create_task(town.compute(counting()))
             while town.bindings(2).of(town.study.digest, 1) is None:
                 await asyncio.sleep(0.005)
-            process.kill()
-            await process.wait()
+            killed.kill()
+            await killed.wait()
             again = await member_process(town, 2)
             try:
                 with pytest.raises(RoundFailedError, match=r"site2.*started anew"):
@@ -195,6 +197,43 @@ def test_a_member_process_that_is_killed_ends_the_run_and_when_it_is_back_a_retr
                 await again.wait()
 
     run(play)
+
+
+def test_a_coordinator_that_starts_anew_opens_another_run(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with CommitteeTown(tmp_path, counts) as town:
+            for index in range(5):
+                town.join(index)
+            first = asyncio.create_task(town.compute(counting()))
+            while town.bindings(2).of(town.study.digest, 1) is None:
+                await asyncio.sleep(0.005)
+            await town.stop_server()
+            first.cancel()
+            await asyncio.wait([first])
+            town.desk = CommitteeDesk(identity_key(HUB), CommitteePace(20.0, 20.0))
+            await town.start_server()
+            assert (await town.compute(counting())).answers == SHOWN
+            await town.everybody_heard()
+
+    run(play)
+
+
+def test_a_node_without_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing: list[str] = []
+
+    def find_spec(name: str) -> object | None:
+        return None if name in missing else object()
+
+    monkeypatch.setattr(process, "find_spec", find_spec)
+
+    async def start() -> None:
+        async with process.worker():
+            raise AssertionError("no worker starts")
+
+    for name, sentence in (("mpyc", r"cohortsum\[committee\]"), ("resource", "Linux or macOS")):
+        missing[:] = [name]
+        with pytest.raises(RoundFailedError, match=sentence):
+            asyncio.run(start())
 
 
 def test_members_that_began_compute_again_on_the_same_dealers_only(tmp_path: Path) -> None:

@@ -164,6 +164,35 @@ def test_the_zero_test_of_the_engine_shows_factors_and_ours_does_not() -> None:
     assert 0 < sum(factors) < CELLS
 
 
+def test_the_product_behind_a_zero_test_tells_the_compared_number() -> None:
+    """Why the factors matter: the engine's product over seven bits, for every mask; c is opened, and e would be known.
+
+    Half of the products are 0, which is what the test is for. Of the others nearly each fits one compared number only.
+    """
+    bits = 7
+
+    def product(opened: int, mask: int, sign: int) -> int:
+        differing, result = 0, 1
+        for bit in reversed(range(bits)):
+            theirs, own = opened >> bit & 1, mask >> bit & 1
+            result *= sign + own - theirs + 3 * differing
+            differing += own ^ theirs
+        return result * (sign - 1 + 3 * differing)
+
+    told = seen_products = 0
+    for opened_low in range(0, 2**bits, 5):
+        numbers: dict[int, set[int]] = defaultdict(set)
+        for mask in range(2**bits):
+            for sign in (-1, 1):
+                numbers[product(opened_low, mask, sign)].add((opened_low - mask) % 2**bits)
+        for value, fitting in numbers.items():
+            if value:
+                seen_products += 1
+                told += len(fitting) == 1
+    assert seen_products > 1000
+    assert told > 0.9 * seen_products
+
+
 def test_nothing_is_opened_but_what_the_evaluation_opens() -> None:
     """The evaluation is the only caller of the engine: its two operations are all that is opened."""
 

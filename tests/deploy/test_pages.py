@@ -33,5 +33,5 @@ def test_links_resolve(path: Path) -> None:
 def test_every_file_that_an_admin_copies_is_there() -> None:
     folder = ROOT / "deploy" / "systemd"
     named = re.findall(r"^cp (\S+)", (folder / "README.md").read_text(encoding="utf-8"), re.M)
-    assert len(named) == 5
+    assert len(named) == 7
     assert [name for name in named if not (folder / name).exists()] == []

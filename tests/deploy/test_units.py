@@ -1,4 +1,4 @@
-"""The systemd units are valid, confine what they start, and say the same about both daemons."""
+"""The systemd units are valid, confine what they start, and say the same about all daemons."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 UNITS = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
-SYSTEM = ["cohortsum-coordinator.service", "cohortsum-node.service"]
+SYSTEM = ["cohortsum-coordinator.service", "cohortsum-node.service", "cohortsum-trustee.service"]
 USER = "cohortsum-node.user.service"
 ANALYZE = shutil.which("systemd-analyze")
 needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not on this machine")
@@ -57,7 +57,9 @@ def test_exposure_stays_low(name: str, tmp_path: Path) -> None:
     assert analyze(tmp_path, open_wide, *judge).returncode != 0
 
 
-@pytest.mark.parametrize(("name", "daemon"), [(SYSTEM[0], "coordinator"), (SYSTEM[1], "node")])
+@pytest.mark.parametrize(
+    ("name", "daemon"), [(SYSTEM[0], "coordinator"), (SYSTEM[1], "node"), (SYSTEM[2], "trustee")]
+)
 def test_a_service_writes_its_own_folder_and_runs_under_its_own_account(name: str, daemon: str) -> None:
     unit = settings(name)
     place = f"/var/lib/cohortsum/{daemon}"
@@ -82,12 +84,14 @@ def test_bad_settings_are_not_tried_again(name: str) -> None:
     assert unit["RestartPreventExitStatus"] == ["2"]
 
 
-def test_both_services_are_confined_alike() -> None:
+def test_all_services_are_confined_alike() -> None:
     own = {
         "Description", "ExecStart", "User", "Group", "StateDirectory", "ReadWritePaths", "RestartSec",
         "EnvironmentFile", "StartLimitIntervalSec", "SocketBindDeny",
-        "Environment", "CacheDirectory", "CacheDirectoryMode", "LimitNOFILE",
+        "Environment", "CacheDirectory", "CacheDirectoryMode", "LimitNOFILE", "MemorySwapMax",
     }  # fmt: skip
-    coordinator, node = ({k: v for k, v in settings(name).items() if k not in own} for name in SYSTEM)
+    coordinator, node, trustee = (
+        {k: v for k, v in settings(name).items() if k not in own} for name in SYSTEM
+    )
     assert len(node) > 25
-    assert coordinator == node
+    assert coordinator == node == trustee

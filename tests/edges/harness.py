@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cohortsum.coordinator.clock import Clock
 from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.hub import Hub, Place
+from cohortsum.coordinator.locking import RoundLock
 from cohortsum.coordinator.roll import Roll
 from cohortsum.coordinator.runner import Outcome, Pace, StudyRunner
 from cohortsum.coordinator.service import ConsortiumService, secure_server
@@ -348,6 +349,11 @@ class Loopback:
         self._server: grpc.aio.Server | None = None
 
     async def __aenter__(self) -> Self:
+        await self.serve()
+        return self
+
+    async def serve(self) -> None:
+        """Serve the study as a process that has just begun, from what is kept."""
         study = open_study(self.signed, self.roster)
         self.runner = SeenRunner(
             plan_study(study, self.roster),
@@ -361,6 +367,7 @@ class Loopback:
             Pace(None if self.clock else LIMIT_S, self.gather_s, study.deadlines_s.step),
             self.clock,
             evidence=self.evidence,
+            lock=self.make_lock(),
         )
         self.hub = Hub(
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
@@ -369,7 +376,6 @@ class Loopback:
         self.service = self.make_service()
         self.service.before, self.service.after = self._before, self._after
         await self.start_server()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -386,6 +392,10 @@ class Loopback:
     def make_service(self) -> WatchedService:
         """Return what is served: the product's service, unless a subclass says otherwise."""
         return WatchedService(self.hub, self.wire)
+
+    def make_lock(self) -> RoundLock | None:
+        """Return the trustee of the study, where a subclass has one."""
+        return None
 
     def make_session(self, site: Site) -> StudySession:
         """Return what answers for a site: the product's session, unless a subclass says otherwise."""

@@ -1,8 +1,8 @@
 """Writes the small inputs that every target begins with: ``python -m tests.fuzz.seeds``.
 
 Valid ones come from the product's own encoders, nasty ones are written by hand. What the fuzzer or a person found since lies beside
-them as ``found-...`` and stays. The bundle of a real round and the certificates hold fresh keys, so they are made again only with
-``--fresh``. All other keys are those of the tests.
+them as ``found-...`` and stays. The bundle of a real round, the certificates and what TenSEAL makes hold fresh keys, so they are made again only
+with ``--fresh``. All other keys are those of the tests.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ from cohortsum.study.sums import pack as pack_sums
 from cohortsum.wire.v1 import service_pb2
 from tests.evidence.test_false_evidence import kept
 from tests.evidence.test_file import file
-from tests.fuzz import texts
+from tests.fuzz import ciphertexts, texts
 from tests.fuzz.definitions import submitted
 from tests.fuzz.ledgers import CONSORTIUM, PEOPLE
 from tests.fuzz.proofs import payloads, played
@@ -456,6 +456,8 @@ def _accusations() -> Seeds:
 def _fresh() -> Seeds:
     yield "bundle", "valid.zip", checked().archive
     yield "certificate", "valid", certificate().certificate
+    for target, inputs in ciphertexts.seeds().items():
+        yield from ((target, name, data) for name, data in inputs.items())
     yield "certificate", "anchor", trust_anchor("site0", identity_key("site0").public, texts.MOMENT)
 
 
@@ -489,7 +491,7 @@ def main() -> None:
     if "--fresh" in sys.argv[1:]:
         _write(_fresh())
     for path in CORPUS.glob("*/*"):
-        fresh = path.parent.name == "certificate" or path == BUNDLE
+        fresh = path.parent.name in ("certificate", "encryption-key", "ciphertext") or path == BUNDLE
         if not fresh and not path.name.startswith(KEPT):
             path.unlink()
     _write(every())

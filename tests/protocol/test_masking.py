@@ -141,7 +141,7 @@ def test_masking_leaves_no_unmasked_values_behind_and_uses_the_given_adder() -> 
     calls: list[tuple[int, int]] = []
 
     def add(
-        vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], modulus: int = 0, /
+        vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /, *, modulus: int = 0
     ) -> None:
         assert modulus == 0
         calls.append((len(plus), len(minus)))

@@ -142,7 +142,7 @@ class LockedConsortium(Consortium):
                 self.from_coordinator(self.coordinator.abort(error.message))
                 return
             total = self.masked_sum.copy()
-            add_over(total, effect.keys.plus, effect.keys.minus, STANDARD.modulus)
+            add_over(total, effect.keys.plus, effect.keys.minus, modulus=STANDARD.modulus)
             self.from_coordinator(self.coordinator.combined(total))
 
 

@@ -33,6 +33,7 @@ from cohortsum.study.release.bundle import (
 from cohortsum.study.release.checklist import HUMAN
 from cohortsum.study.release.decision import Act, Decision
 from tests.edges.harness import HUB, STUDY, Loopback, roster_yaml
+from tests.edges.test_two_key import GUEST, LockedLoopback
 from tests.protocol.consortium import identity_key
 
 SITES, GONE = 5, 4
@@ -47,6 +48,7 @@ FIT = STUDY.replace(
 NOISED = STUDY.replace(
     "privacy: {noise: none}", "privacy: {noise: distributed, epsilon: 8, delta: 1.0e-6}"
 ).replace("  thickness: {kind: regression, outcomes: [thick], terms: [dx, age]}\n", "")
+LOCKED = CHECKED.replace("protection:\n", "protection:\n  mode: two_key\n")
 SIGNERS = ("chk1", "chk2", "site1")
 
 
@@ -110,7 +112,11 @@ def bound(text: str, gone: bool = False, guests: tuple[str, ...] = GUESTS) -> Bo
 
     async def play(folder: Path) -> Bound:
         change = dict.fromkeys(range(SITES), _with_budget) if text == NOISED else None
-        async with Loopback(folder, SITES, text, change, guests=guests) as town:
+        async with (
+            LockedLoopback(folder, SITES, text, guests)
+            if text == LOCKED
+            else Loopback(folder, SITES, text, change, guests=guests)
+        ) as town:
             ending = town.start()
             if gone:
                 await town.until(lambda: town.times("SHARES", f"site{GONE}") == 1)
@@ -119,7 +125,7 @@ def bound(text: str, gone: bool = False, guests: tuple[str, ...] = GUESTS) -> Bo
                 outcome = await ending
             assert outcome.document is not None, outcome.reason
             study = town.study.digest
-            if text == CHECKED:
+            if text in (CHECKED, LOCKED):
                 await _release(town, study)
             # this runner was given a results folder of its own, without one for the study
             sealed = sealed_folder(release_folder(town.results, town.study))
@@ -141,6 +147,11 @@ def bound(text: str, gone: bool = False, guests: tuple[str, ...] = GUESTS) -> Bo
 def checked() -> Bound:
     """Return the bundle of a study with checkers, over four of five sites."""
     return bound(CHECKED, gone=True)
+
+
+def locked() -> Bound:
+    """Return the bundle of a two-key study, over four of five sites."""
+    return bound(LOCKED, gone=True, guests=(*GUESTS, GUEST))
 
 
 def fitted() -> Bound:

@@ -7,13 +7,36 @@ import pytest
 
 from cohortsum.crypto.encoding import encode
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError
+from cohortsum.protocol.codec import packet_to_bytes
 from cohortsum.report.bundle_audit import audit
 from cohortsum.report.bundle_check import Proven
 from cohortsum.study.release.bundle import split
-from cohortsum.study.release.sealed import RoundSeal, Sealer, auditors_of, open_sealed, read_sealed
+from cohortsum.study.release.sealed import (
+    UNLOCKED_PIECE,
+    RoundSeal,
+    Sealer,
+    auditors_of,
+    open_sealed,
+    read_sealed,
+)
 from tests.edges.harness import People
+from tests.edges.test_two_key import GUEST
 from tests.protocol.consortium import stream
-from tests.release.bundles import checked, failed, fitted, resigned, sealing_key, verdict, with_result
+from tests.release.bundles import (
+    GUESTS,
+    checked,
+    failed,
+    fitted,
+    locked,
+    papers,
+    resigned,
+    sealing_key,
+    verdict,
+    with_result,
+)
+from tests.release.bundles import (
+    words as words_of,
+)
 from tests.release.test_bundle_lies import altered_with_digest
 
 NAME = "sealed/0001.sealed"
@@ -34,6 +57,50 @@ def test_an_auditor_adds_the_sums_up_again_and_finds_the_released_tables(auditor
     further = audit(proven(fitted().archive), auditor, sealing_key(auditor))
     assert further.rounds == fitted().document.round.iterations
     assert further.same == tuple(block.analysis for block in fitted().document.tables)
+
+
+LOCKED_WORDS = words_of(papers((*GUESTS, GUEST)))
+
+
+def proven_locked(archive: bytes) -> Proven:
+    found = verdict(archive, LOCKED_WORDS)
+    assert found.proven is not None, found.failure
+    return found.proven
+
+
+def test_in_two_key_mode_an_auditor_adds_the_sum_up_from_what_the_trustee_signed() -> None:
+    held = proven_locked(locked().archive)
+    found = audit(held, "aud1", sealing_key("aud1"))
+    assert (found.rounds, found.people) == (1, sum(len(People.of(index).age) for index in range(4)))
+    assert found.same == ("ages", "bands", "thickness")
+    assert (found.other, found.unknown) == ((), "")
+
+
+def test_in_two_key_mode_an_auditor_finds_that_another_sum_was_sealed() -> None:
+    held, files = proven_locked(locked().archive), locked().files
+    one, auditor = held.rounds[0], held.roster.identities["aud1"]
+    bound = RoundSeal(held.plan.study.digest, held.roster.digest, one.context)
+    opened = open_sealed(read_sealed(files[NAME], NAME), bound, one, auditor, sealing_key("aud1"), NAME, True)
+    assert opened.words == {}
+    assert opened.unlocked is not None
+    (masked,) = opened.unlocked.attachments
+    for packet, said in (
+        (
+            replace(opened.unlocked, attachments=(masked[8:] + masked[:8],)),
+            "not the one that the trustee decrypted",
+        ),
+        (replace(opened.unlocked, attachments=()), "without the word of the trustee"),
+    ):
+        sealer = Sealer(bound, auditors_of(held.roster), stream("hostile"))
+        piece = sealer.words(UNLOCKED_PIECE, packet_to_bytes(packet))
+        lie = sealer.head + piece + sealer.seeds(opened.data, opened.mask)
+        if not packet.attachments:
+            failure = verdict(resigned({**files, NAME: lie}), LOCKED_WORDS).failure
+            assert failure is not None
+            assert "another number of words" in failure.sentence
+            continue
+        with pytest.raises(AuthenticationError, match=said):
+            audit(proven_locked(resigned({**files, NAME: lie})), "aud1", sealing_key("aud1"))
 
 
 def test_an_auditor_finds_a_number_that_does_not_follow() -> None:

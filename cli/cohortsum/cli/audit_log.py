@@ -1,4 +1,4 @@
-"""`cohortsum node audit` and `cohortsum coordinator audit`: what was done, line by line, and whether the lines hold together."""
+"""`cohortsum node audit`, and the same of coordinator and trustee: what was done, line by line, and whether the lines hold together."""
 
 import json
 from collections.abc import Mapping
@@ -20,6 +20,8 @@ from cohortsum.node.ledger import Ledger
 from cohortsum.protocol.audit import Line, line_digest
 from cohortsum.protocol.audit_check import Examined
 from cohortsum.study.definition import parse_canonical
+from cohortsum.trustee.config import LEDGER, load_trustee_config
+from cohortsum.trustee.ledger import Ledger as TrusteeLedger
 
 HELP = "Read and verify the audit log: one line per deed, each with the hash of the line before it."
 SHOWN = 8
@@ -27,9 +29,11 @@ SHOWN = 8
 
 node = typer.Typer(no_args_is_help=True, help=HELP)
 coordinator = typer.Typer(no_args_is_help=True, help=HELP)
+trustee = typer.Typer(no_args_is_help=True, help=HELP)
 
 Folder = Annotated[Path, typer.Argument(help="The node's folder.", metavar="FOLDER")]
 Home = Annotated[Path, typer.Argument(help="The consortium's folder.", metavar="FOLDER")]
+Held = Annotated[Path, typer.Argument(help="The trustee's folder.", metavar="FOLDER")]
 Known = Annotated[
     str | None, typer.Option("--head", help="A head that was written down earlier: is it in the log?")
 ]
@@ -84,6 +88,32 @@ def renew_coordinator(folder: Home) -> None:
         config = load_coordinator_config(folder / "coordinator.yaml")
         with closing(Store(config.store, folder / AUDIT, config.process)) as store:
             _say_renewed(store.renew_audit(), f"cohortsum coordinator run {folder}")
+
+
+@trustee.command("verify")
+def verify_trustee(folder: Held, head: Known = None) -> None:
+    """Verify the chain; exit code 0 whole, 1 the ledger does not confirm its last lines, 2 tampered with."""
+    _verify(_of_trustee(folder), head, f"cohortsum trustee audit renew {folder}")
+
+
+@trustee.command("show")
+def show_trustee(folder: Held, study: Named = None, as_json: AsJson = False) -> None:
+    """Show what this trustee did, studies by their digests; exit code 2 where the log was tampered with."""
+    _show(_of_trustee(folder), {}, study, as_json)
+
+
+@trustee.command("renew")
+def renew_trustee(folder: Held) -> None:
+    """Set a log that was tampered with aside, and begin a new file that goes on with the chain."""
+    if _may_renew(_of_trustee(folder)):
+        with closing(TrusteeLedger(folder / LEDGER)) as ledger:
+            _say_renewed(ledger.renew_audit(), f"cohortsum trustee run {folder}")
+
+
+def _of_trustee(folder: Path) -> Examined:
+    load_trustee_config(folder)  # in a wrong folder no ledger is made
+    with closing(TrusteeLedger(folder / LEDGER)) as ledger:
+        return ledger.audit()
 
 
 def _of_node(folder: Path) -> Examined:

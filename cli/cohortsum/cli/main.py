@@ -29,6 +29,7 @@ from cohortsum.cli import (
     study,
     study_files,
     study_life,
+    trustee_admin,
     verify,
 )
 from cohortsum.cli.consoles import messages
@@ -50,6 +51,7 @@ app.add_typer(study.app, name="study")
 app.add_typer(keys.app, name="key")
 app.add_typer(coordinator_admin.app, name="coordinator")
 app.add_typer(node_admin.app, name="node")
+app.add_typer(trustee_admin.app, name="trustee")
 app.add_typer(audit.app, name="audit")
 app.add_typer(release.app, name="release")
 app.add_typer(results.app, name="results")
@@ -76,6 +78,7 @@ node_admin.app.command("compare")(node_watch.compare)
 node_admin.app.command("run")(node_watch.run_node)
 node_admin.app.add_typer(audit_log.node, name="audit")
 coordinator_admin.app.add_typer(audit_log.coordinator, name="audit")
+trustee_admin.app.add_typer(audit_log.trustee, name="audit")
 
 
 def _version(wanted: bool) -> None:

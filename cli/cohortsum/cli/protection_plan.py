@@ -47,7 +47,7 @@ def print_modes(plan: StudyPlan, console: Console) -> None:
         (
             "coordinator and t sites",
             "every site's numbers",
-            "the sum the trustee decrypts, no site's numbers",
+            "nothing before the trustee decrypts; then as masking",
         ),
         ("coordinator and trustee", "", "as masking: nothing without t sites"),
         ("a trustee that is away", "", "no result; a retry over the same survivors"),

@@ -161,6 +161,7 @@ class Attempt:
         machine = self.machine
         if self._lock is None:
             return True
+        offer = None
         try:
             offer = await self._lock.key(machine.opening)
             machine.lock(offer)
@@ -168,7 +169,9 @@ class Attempt:
             self._log.error("round.no_key", sentence=error.message)
             if machine.step is not None:
                 machine.abort(f"{NO_KEY}: {error.message}")
-        if isinstance(machine.state, Aborted):  # by this, or by somebody who stopped the study meanwhile
+        if offer is None or isinstance(
+            machine.state, Aborted
+        ):  # by this, or by somebody who stopped the study meanwhile
             return False
         self._record.event(self.context, Event.of(offer))
         return True

@@ -43,6 +43,8 @@ UNLOCK_TIMEOUT_S = 120.0
 """And a second for every 100 kB beside it."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 DOWN = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+BROKE_OFF = "Internal error from Core"
+"""What gRPC itself says, as INTERNAL, where the other end refuses a call of which it is still sending: the refusal is lost."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
 R = TypeVar("R")
@@ -154,7 +156,7 @@ class TrusteeClient:
                     return await ask(stub)
                 except grpc.aio.AioRpcError as error:
                     later_s = _retry_after_s(error)
-                    if error.code() not in DOWN and later_s is None:
+                    if error.code() not in DOWN and later_s is None and error.details() != BROKE_OFF:
                         raise RefusedError(f"the trustee refuses: {error.details()}") from error
                     rest_s = max(pause_s, min(later_s or 0.0, LONGEST_PAUSE_S))
                     if loop.time() + rest_s >= until_s:

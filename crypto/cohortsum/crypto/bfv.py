@@ -18,8 +18,10 @@ ternary polynomials, 21 (2 N + 1) in all, which the switch from 162 to 108 bits 
 the rounding of the scaled plaintext, 1/2. Together less than 4098 p / q < 2**-35.9. A sum of 65,535 stays below 2**-19.9, with
 certainty, not only with high probability: 18 bits are left.
 
-**Wrong keys.** SEAL decrypts a ciphertext of another key to garbage without an error. Garbage has no noise budget left, so
-`DecryptionKey.decrypt` refuses it, as it does a sum with a hostile summand of great noise.
+**Wrong keys.** SEAL decrypts a ciphertext of another key to garbage without an error. Garbage has no noise budget left, and what
+somebody altered hardly any: `DecryptionKey.decrypt` refuses whatever has less than all sums of 65,535 fresh inputs have.
+
+**Bytes.** A ciphertext travels as its coefficients alone (`cohortsum.crypto.bfv_bytes`), so its size tells nothing and it has one encoding.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,11 +32,13 @@ from typing import NoReturn, Self
 import numpy as np
 
 from cohortsum.crypto.bfv_bytes import (
-    check_one_ciphertext,
-    check_public_key_alone,
-    frame_bytes,
-    from_frame,
-    put_frame,
+    METADATA_BYTES,
+    ciphertext_in,
+    context_of,
+    public_key_in,
+    seal_content,
+    seal_object,
+    vector_of,
 )
 from cohortsum.crypto.encoding import encode, number
 from cohortsum.crypto.errors import CryptoError, PublicKeyError
@@ -43,6 +47,9 @@ from cohortsum.crypto.tenseal_seam import LIBRARY_ERRORS, Context, EncryptedVect
 
 PRIME = 1_152_921_504_606_830_593
 """The plaintext prime of two-key mode: the greatest below 2**60 that is 1 modulo 16384."""
+
+MOST_INPUTS = 65_535
+"""Inputs of a sum that decrypts with certainty."""
 
 SECURE_BITS = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 """Greatest size of all coefficient moduli for 128-bit security, by ring degree (Homomorphic Encryption Standard, table 1)."""
@@ -78,13 +85,24 @@ class Parameters:
 
     @property
     def frame_bytes(self) -> int:
-        """Size of one framed ciphertext: two polynomials over all coefficient moduli but the last, as SEAL saves them."""
-        return frame_bytes(2 * (len(self.coefficient_bits) - 1) * self.ring_degree * WORD_BYTES)
+        """Size of one framed ciphertext: two polynomials over all coefficient moduli but the last, a word per coefficient."""
+        return 2 * (len(self.coefficient_bits) - 1) * self.ring_degree * WORD_BYTES
+
+    @property
+    def key_bytes(self) -> int:
+        """Size of a public key's coefficients: two polynomials over all coefficient moduli."""
+        return 2 * len(self.coefficient_bits) * self.ring_degree * WORD_BYTES
 
     @property
     def most_key_bytes(self) -> int:
-        """Greatest size of a public key with its parameters: two polynomials over all coefficient moduli."""
-        return frame_bytes(2 * len(self.coefficient_bits) * self.ring_degree * WORD_BYTES)
+        """Greatest size of a public key with its parameters: zstd makes n bytes no longer than n + n / 256 and 64 more."""
+        return self.key_bytes + self.key_bytes // 256 + 1024
+
+    @property
+    def least_budget(self) -> int:
+        """Bits of noise budget that every sum of up to 65,535 fresh ciphertexts has left, by the bound in this module's text."""
+        fresh = self.modulus.bit_length() + (self.ring_degree // 2 + 2).bit_length()
+        return max(1, sum(self.coefficient_bits[:-1]) - 2 - fresh - MOST_INPUTS.bit_length())
 
     def ciphertexts(self, length: int) -> int:
         """Return how many ciphertexts hold ``length`` numbers."""
@@ -135,11 +153,15 @@ class EncryptionKey:
                 f"the trustee's key: at most {parameters.most_key_bytes} bytes, got {len(data)}; a public key is shared "
                 "without secret, Galois and relinearisation keys"
             )
-        check_public_key_alone(data)
-        tenseal = library()
+        written, public_key = public_key_in(data)
         try:
-            context = tenseal.context_from(data, n_threads=1)
-            _check_parameters(context, parameters)
+            _check_parameters(library().context_from(context_of(written), n_threads=1), parameters)
+            form = _form(parameters)
+            content = seal_content(public_key, METADATA_BYTES + parameters.key_bytes)
+            if content is None or content[:METADATA_BYTES] != form.of_key:
+                raise PublicKeyError("the trustee's key: expected a public key of these parameters")
+            whole = context_of(written, seal_object(form.version, content))
+            context = library().context_from(whole, n_threads=1)
             alone = context.has_public_key() and not (
                 context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys()
             )
@@ -165,17 +187,16 @@ class EncryptionKey:
             raise ValueError("a one-dimensional uint64 vector is encrypted")
         if len(residues) and residues.max() >= self.parameters.modulus:
             raise ValueError("residues are encrypted: every word is less than the plaintext modulus")
-        tenseal, degree, size = library(), self.parameters.ring_degree, self.parameters.frame_bytes
-        framed = bytearray(self.parameters.words(len(residues)) * WORD_BYTES)
+        tenseal, degree = library(), self.parameters.ring_degree
+        frames: list[bytes] = []
         for place in range(self.parameters.ciphertexts(len(residues))):
             slots = np.zeros(degree, dtype=np.int64)  # full, or TenSEAL would fill up with repetitions
             part = residues[place * degree : (place + 1) * degree]
             slots[: len(part)] = part
             slots[slots > self.parameters.modulus // 2] -= self.parameters.modulus
             plain = tenseal.plain_tensor(slots, dtype="int")
-            data = tenseal.bfv_vector(self._context, plain).serialize()
-            put_frame(data, memoryview(framed)[place * size : (place + 1) * size])
-        return np.frombuffer(framed, dtype="<u8").astype(np.uint64, copy=False)
+            frames.append(_frame(tenseal.bfv_vector(self._context, plain), self.parameters))
+        return _words(b"".join(frames))
 
     def check(self, frame: Vector, what: str = "a ciphertext") -> None:
         """Check one framed ciphertext, as it arrives; raises CryptoError if it could not be added to a sum."""
@@ -229,9 +250,7 @@ class CiphertextSum:
         if not self._taking():
             raise ValueError("a sum needs at least one input")
         for total in self._sums:
-            frame = bytearray(self._parameters.frame_bytes)
-            put_frame(total.serialize(), memoryview(frame))
-            yield np.frombuffer(frame, dtype="<u8").astype(np.uint64, copy=False)
+            yield _words(_frame(total, self._parameters))
 
     def _taking(self) -> int:
         if self._inputs is None:
@@ -260,9 +279,7 @@ class DecryptionKey:
             ConfigurationError: where TenSEAL is not installed.
         """
         context = _context(parameters)
-        public = context.serialize(
-            save_public_key=True, save_secret_key=False, save_galois_keys=False, save_relin_keys=False
-        )
+        public = _public(context)
         EncryptionKey.from_bytes(public, parameters)
         return cls(context, parameters, public)
 
@@ -285,7 +302,7 @@ class DecryptionKey:
         for place, frame in enumerate(self.parameters.frames(words)):
             what = f"ciphertext {place} of the sum"
             loaded = _load(self._context, self.parameters, frame, what)
-            if decryptor.invariant_noise_budget(loaded.ciphertext()[0]) < 1:
+            if decryptor.invariant_noise_budget(loaded.ciphertext()[0]) < self.parameters.least_budget:
                 raise CryptoError(f"{what}: made under another key, or no sum of freshly encrypted inputs")
             slots[place * degree : (place + 1) * degree] = np.fromiter(loaded.decrypt(), np.int64, degree)
         slots[slots < 0] += self.parameters.modulus
@@ -310,11 +327,49 @@ def _context(parameters: Parameters) -> Context:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What SEAL writes around coefficients, the same for all ciphertexts and keys of the same parameters.
+
+    Attributes:
+        ids: SEAL's digests of all parameters, for ciphertexts and for keys.
+        version: the header of an object.
+        of_ciphertext: metadata before the coefficients of a ciphertext.
+        of_key: metadata before those of a public key.
+    """
+
+    ids: tuple[list[int], list[int]]
+    version: bytes
+    of_ciphertext: bytes
+    of_key: bytes
+
+
 @cache
-def _ids(parameters: Parameters) -> tuple[list[int], list[int]]:
-    """Return SEAL's digests of all parameters, for ciphertexts and for keys."""
-    seal = _context(parameters).seal_context().data
+def _form(parameters: Parameters) -> _Form:
+    """Return the form, read off a key and a ciphertext made here for the purpose; raises CryptoError for another TenSEAL's."""
+    context = _context(parameters)
+    zeros = library().plain_tensor(np.zeros(parameters.ring_degree, dtype=np.int64), dtype="int")
+    vector = library().bfv_vector(context, zeros).serialize()
+    ciphertext = ciphertext_in(vector, parameters.ring_degree) or b""
+    _, public_key = public_key_in(_public(context))
+    made = seal_content(ciphertext, METADATA_BYTES + parameters.frame_bytes)
+    key = seal_content(public_key, METADATA_BYTES + parameters.key_bytes)
+    if made is None or key is None:
+        raise CryptoError(
+            "this version of TenSEAL writes ciphertexts in another form; install the version tested"
+        )
+    return _Form(_ids(context), ciphertext[:8], made[:METADATA_BYTES], key[:METADATA_BYTES])
+
+
+def _ids(context: Context) -> tuple[list[int], list[int]]:
+    seal = context.seal_context().data
     return seal.first_parms_id(), seal.key_parms_id()
+
+
+def _public(context: Context) -> bytes:
+    return context.serialize(
+        save_public_key=True, save_secret_key=False, save_galois_keys=False, save_relin_keys=False
+    )
 
 
 def _check_parameters(context: Context, parameters: Parameters) -> None:
@@ -334,31 +389,36 @@ def _check_parameters(context: Context, parameters: Parameters) -> None:
         )
     if modulus != parameters.modulus:
         raise PublicKeyError(f"the trustee's key: expected plain modulus {parameters.modulus}, got {modulus}")
-    if (seal.first_parms_id(), seal.key_parms_id()) != _ids(parameters):
+    if _ids(context) != _form(parameters).ids:
         raise PublicKeyError(
             f"the trustee's key: expected coefficient moduli of {list(parameters.coefficient_bits)} bits, as TenSEAL chooses them"
         )
 
 
+def _frame(vector: EncryptedVector, parameters: Parameters) -> bytes:
+    """Return the coefficients of a ciphertext made here; raises CryptoError if TenSEAL wrote it in another form."""
+    seal = ciphertext_in(vector.serialize(), parameters.ring_degree)
+    content = None if seal is None else seal_content(seal, METADATA_BYTES + parameters.frame_bytes)
+    if content is None or content[:METADATA_BYTES] != _form(parameters).of_ciphertext:
+        raise CryptoError("a ciphertext made here: TenSEAL wrote it in another form than others expect")
+    return content[METADATA_BYTES:]
+
+
+def _words(frames: bytes) -> Vector:
+    return np.frombuffer(frames, dtype="<u8").astype(np.uint64)
+
+
 def _load(context: Context, parameters: Parameters, frame: Vector, what: str) -> EncryptedVector:
-    """Return the ciphertext in a frame; raises CryptoError unless it is one that encryption or addition makes."""
-    data = from_frame(frame, parameters.frame_bytes, what)
-    check_one_ciphertext(data, parameters.ring_degree, what)
+    """Return the ciphertext with these coefficients; raises CryptoError unless encryption or addition could have made it."""
+    if frame.dtype != np.uint64 or frame.ndim != 1 or frame.nbytes != parameters.frame_bytes:
+        raise CryptoError(f"{what}: expected a frame of {parameters.frame_bytes // WORD_BYTES} words")
+    form = _form(parameters)
+    seal = seal_object(form.version, form.of_ciphertext, frame.astype("<u8", copy=False).tobytes())
     try:
-        loaded = library().bfv_vector_from(context, data)
-        held = loaded.ciphertext()
-        fits = (
-            len(held) == 1
-            and loaded.size() == parameters.ring_degree
-            and held[0].size() == 2
-            and held[0].parms_id() == _ids(parameters)[0]
-            and not held[0].is_ntt_form()
-            and not held[0].is_transparent()
-        )
+        loaded = library().bfv_vector_from(context, vector_of(seal, parameters.ring_degree))
+        transparent = loaded.ciphertext()[0].is_transparent()
     except LIBRARY_ERRORS:
-        raise CryptoError(f"{what}: TenSEAL cannot read it under these parameters") from None
-    if not fits:
-        raise CryptoError(
-            f"{what}: expected two polynomials under the round's parameters, none of them empty"
-        )
+        raise CryptoError(f"{what}: its coefficients are not those of a ciphertext of the round") from None
+    if transparent:
+        raise CryptoError(f"{what}: its second polynomial is zero, so everybody could read it")
     return loaded

@@ -1,91 +1,97 @@
-"""Bytes of ciphertexts and keys: frames of one size, and bounds that hold before TenSEAL parses anything.
+"""Bytes of TenSEAL and SEAL, taken apart: what comes from others is bounded before either of them parses it.
 
-SEAL compresses what it saves, so a ciphertext's length depends on its bytes. A frame is a length of four little-endian bytes,
-the ciphertext, and zeros up to a size that follows from the parameters alone: what travels tells nothing.
+SEAL precedes coefficients by metadata, and compresses both with zstd. Metadata can lie: a ciphertext of some hundred bytes that
+says it has no polynomials, but an array of 2**31 numbers, makes SEAL reserve 16 GB and keep them. So metadata do not travel.
+A ciphertext is its coefficients and nothing else, a public key is unfolded here and compared up to its coefficients, and what
+SEAL is given is put together anew around them, uncompressed.
 
-Compressed bytes can also unfold: a few hundred kilobytes could hold thousands of ciphertexts of zeros, of gigabytes. TenSEAL
-wraps SEAL's bytes in protobuf messages, whose few fields are walked here first: one ciphertext per frame, one public key and
-nothing else per key. SEAL itself never unfolds more than the parameters allow for one object.
+Both layers are simple. SEAL's objects have a header of 16 bytes: two of magic, its length, version (2), compression, two
+unused, length of the whole. TenSEAL's messages are protobuf: a vector has a list of sizes (1) and ciphertexts (2); a context has
+parameters (1), a public part (2) with public key (1), flags (2), scale (3) and evaluation keys, and a secret part (3).
 """
 
-import numpy as np
+from dataclasses import dataclass
 
-from cohortsum.crypto.errors import CryptoError, PublicKeyError
-from cohortsum.crypto.masks import WORD_BYTES, Vector
+from cohortsum.crypto.errors import PublicKeyError
+from cohortsum.crypto.tenseal_seam import decompressed
 
-LENGTH_BYTES = 4
-PAGE_BYTES = 4096
+HEADER_BYTES = 16
+METADATA_BYTES = 97
+"""What precedes the coefficients of a ciphertext or public key: id, form, sizes, scale, and the head of an array."""
 MOST_PARAMETER_BYTES = 128
 """Bytes of a key's parameters: room for a dozen coefficient moduli, too few to fill a memory with tables."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
+_FLAGS_AND_SCALE = b"\x10\x07\x19" + bytes.fromhex("000000000000f0bf")
+"""A context's flags, all set, and no scale: as TenSEAL writes them for BFV."""
 
 
-def frame_bytes(raw: int) -> int:
-    """Return the size of a frame, whatever the bytes are, that holds an object of ``raw`` bytes of coefficients.
-
-    zstd makes n bytes no longer than n + n / 256 and 64 more (ZSTD_COMPRESSBOUND). Half a page is room for the rest: SEAL's
-    header and metadata take 137 bytes, TenSEAL's wrapping a dozen, a block of zstd three per 128 KiB.
-    """
-    whole = LENGTH_BYTES + raw + raw // 256 + PAGE_BYTES // 2
-    return -(-whole // PAGE_BYTES) * PAGE_BYTES
-
-
-def put_frame(data: bytes, frame: memoryview) -> None:
-    """Write bytes into a frame of zeros; raises CryptoError if they do not fit."""
-    if LENGTH_BYTES + len(data) > len(frame):
-        raise CryptoError(f"a ciphertext has {len(data)} bytes: its frame holds {len(frame) - LENGTH_BYTES}")
-    frame[:LENGTH_BYTES] = len(data).to_bytes(LENGTH_BYTES, "little")
-    frame[LENGTH_BYTES : LENGTH_BYTES + len(data)] = data
+def seal_content(seal: bytes, size: int) -> bytes | None:
+    """Return the ``size`` bytes that an object of SEAL holds behind its header, unfolded; None if it holds anything else."""
+    head, body = seal[:HEADER_BYTES], seal[HEADER_BYTES:]
+    if len(head) < HEADER_BYTES or int.from_bytes(head[8:], "little") != len(seal):
+        return None
+    if head[5] == 0:
+        return body if len(body) == size else None
+    return decompressed(body, size) if head[5] == 2 else None
 
 
-def from_frame(words: Vector, size: int, what: str) -> bytes:
-    """Return the bytes in a frame of ``size`` bytes; raises CryptoError for another size, length or filling than zeros."""
-    if words.dtype != np.uint64 or words.ndim != 1 or words.nbytes != size:
-        raise CryptoError(f"{what}: expected a frame of {size // WORD_BYTES} words")
-    data = words.astype("<u8", copy=False).tobytes()
-    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-    if end > size:
-        raise CryptoError(f"{what}: says it is longer than its frame of {size} bytes")
-    if data[end:] != bytes(size - end):
-        raise CryptoError(f"{what}: its frame is filled with something other than zeros")
-    return data[LENGTH_BYTES:end]
+def seal_object(version: bytes, *content: bytes) -> bytes:
+    """Return an object of SEAL that is not compressed; ``version`` is the header of any object that this SEAL wrote."""
+    size = HEADER_BYTES + sum(len(part) for part in content)
+    return b"".join((version[:5], b"\0", version[6:8], size.to_bytes(8, "little"), *content))
 
 
-def check_one_ciphertext(data: bytes, slots: int, what: str) -> None:
-    """Check that TenSEAL's message holds one vector of ``slots`` numbers in one ciphertext; raises CryptoError.
-
-    Its fields are the sizes of vectors (a packed list) and the ciphertexts, and nothing may follow.
-    """
-    fields = _fields(data)
+def vector_of(seal: bytes, slots: int) -> bytes:
+    """Return TenSEAL's message of a vector that fills ``slots`` slots of one ciphertext."""
     sizes = _varint(slots)
-    if fields is None or [(number, kind) for number, kind, _, _ in fields] != [(1, _BYTES), (2, _BYTES)]:
-        raise CryptoError(f"{what}: expected one ciphertext of TenSEAL's BFV vectors and nothing else")
-    _, _, begin, end = fields[0]
-    if data[begin:end] != sizes:
-        raise CryptoError(f"{what}: expected a vector that fills {slots} slots")
+    return b"".join((_head(1, sizes), sizes, _head(2, seal), seal))
 
 
-def check_public_key_alone(data: bytes) -> None:
-    """Check that TenSEAL's message holds parameters of a bounded length and a public key alone; raises PublicKeyError."""
-    fields = _fields(data)
-    if fields is None or not fields or fields[0][:2] != (1, _BYTES):
+def ciphertext_in(vector: bytes, slots: int) -> bytes | None:
+    """Return the ciphertext in a message as `vector_of` makes it; None for any other message."""
+    fields = _fields(vector)
+    if fields is None or [field.kind for field in fields] != [(1, _BYTES), (2, _BYTES)]:
+        return None
+    return fields[1].content if fields[0].content == _varint(slots) else None
+
+
+def context_of(parameters: bytes, public_key: bytes = b"") -> bytes:
+    """Return TenSEAL's message of a context with a public key alone, or with none."""
+    public = (_head(1, public_key) + public_key if public_key else b"") + _FLAGS_AND_SCALE
+    return b"".join((_head(1, parameters), parameters, _head(2, public), public))
+
+
+def public_key_in(context: bytes) -> tuple[bytes, bytes]:
+    """Return parameters and public key of a context that holds nothing else; raises PublicKeyError."""
+    fields = _fields(context)
+    if not fields or fields[0].kind != (1, _BYTES):
         raise PublicKeyError("the trustee's key: these bytes are not a context of TenSEAL")
-    if fields[0][3] - fields[0][2] > MOST_PARAMETER_BYTES:
+    if len(fields[0].content) > MOST_PARAMETER_BYTES:
         raise PublicKeyError(
             f"the trustee's key: its parameters have more than {MOST_PARAMETER_BYTES} bytes, as no key of ours has"
         )
-    if [(number, kind) for number, kind, _, _ in fields] != [(1, _BYTES), (2, _BYTES)]:
+    if [field.kind for field in fields] != [(1, _BYTES), (2, _BYTES)]:
         raise PublicKeyError(
             "the trustee's key: it holds more than parameters and a public key, such as a secret key, or a symmetric "
             "key; a public key is shared without any of them"
         )
-    public = _fields(data[fields[1][2] : fields[1][3]])
-    shape = None if public is None else [(number, kind) for number, kind, _, _ in public]
-    if shape not in ([(1, _BYTES), (2, _VARINT), (3, _FIXED64)], [(1, _BYTES), (3, _FIXED64)]):
+    public = _fields(fields[1].content) or []
+    if [field.kind for field in public] != [(1, _BYTES), (2, _VARINT), (3, _FIXED64)]:
         raise PublicKeyError(
             "the trustee's key: expected a public key alone, without Galois or relinearisation keys, which sums do not need"
         )
+    return fields[0].content, public[0].content
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    kind: tuple[int, int]
+    content: bytes
+
+
+def _head(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | _BYTES]) + _varint(len(content))
 
 
 def _varint(value: int) -> bytes:
@@ -96,9 +102,9 @@ def _varint(value: int) -> bytes:
     return bytes([*parts, value])
 
 
-def _fields(data: bytes) -> list[tuple[int, int, int, int]] | None:
-    """Return number, wire type, begin and end of every field of a protobuf message; None where it is not one."""
-    found: list[tuple[int, int, int, int]] = []
+def _fields(data: bytes) -> list[_Field] | None:
+    """Return number, wire type and content of the fields of a protobuf message; None where it is not one of a few fields."""
+    found: list[_Field] = []
     at = 0
     while at < len(data):
         if len(found) == 8:
@@ -111,7 +117,7 @@ def _fields(data: bytes) -> list[tuple[int, int, int, int]] | None:
             size = value if kind == _BYTES else 0
         if size is None or at < 0 or at + size > len(data):
             return None
-        found.append((number, kind, at, at + size))
+        found.append(_Field((number, kind), data[at : at + size]))
         at += size
     return found
 

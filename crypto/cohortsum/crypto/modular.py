@@ -8,7 +8,8 @@ A rejection must not move later words, or threads could not take ranges of one v
 candidate 0 is word i of the keystream, as in `cohortsum.crypto.masks`, and candidate r >= 1 is the first word of the cipher
 block of counter r * 2**64 + i. Blocks of the keystream itself have counters below 2**63, so no block serves twice.
 
-For the prime of two-key mode one word in 74 million is rejected; just above a power of two it is every other word.
+The prime of two-key mode lies so close below a power of two that a word is rejected once in 7 * 10**13; just above a power of
+two it is every other word.
 """
 
 from collections.abc import Sequence
@@ -91,7 +92,7 @@ def _add_to_chunk(
 
     One sum grows without reduction: it starts below p, a mask adds less than p, and for every mask that will be subtracted
     it is given p beforehand, so it never falls below 0. ``room`` terms of p fit into a word; it is reduced once per so many.
-    For a prime of 45 bits that is once per half a million keys, for one just below 2**63 once per key.
+    For a prime of 60 bits that is once per 15 keys, for one just below 2**63 once per key.
     """
     zeros = _ZEROS if chunk.nbytes == CHUNK_BYTES else _ZEROS[: chunk.nbytes]
     batch = (1 << 64) // modulus - 1  # room, less the residue that is there

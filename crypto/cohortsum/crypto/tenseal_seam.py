@@ -7,7 +7,11 @@ TenSEAL wraps Microsoft SEAL. SEAL draws keys and noise itself, from a generator
 no seam for randomness.
 """
 
+import ctypes
 import importlib
+import importlib.util
+from collections.abc import Callable
+from functools import cache
 from typing import Protocol, cast
 
 import numpy as np
@@ -134,7 +138,7 @@ class Library(Protocol):
     ) -> Context: ...
     def context_from(self, data: bytes, n_threads: int) -> Context: ...  # noqa: D102
     def plain_tensor(self, tensor: NDArray[np.int64], *, dtype: str) -> PlainTensor: ...  # noqa: D102
-    def bfv_vector(self, context: Context, vector: PlainTensor) -> EncryptedVector: ...  # noqa: D102
+    def bfv_vector(self, context: Context, vector: PlainTensor | list[int]) -> EncryptedVector: ...  # noqa: D102
     def bfv_vector_from(self, context: Context, data: bytes) -> EncryptedVector: ...  # noqa: D102
 
 
@@ -148,3 +152,34 @@ def library() -> Library:
             "protection.mode two_key: needs the package tenseal, which this Python does not have; "
             "run `pip install tenseal` with a Python that has wheels of it (3.11 to 3.14), or write mode: masking"
         ) from None
+
+
+def decompressed(data: bytes, size: int) -> bytes | None:
+    """Return the ``size`` bytes that zstd unfolds ``data`` to; None if they unfold to another number, or to none.
+
+    Python has no zstd before 3.14. SEAL's own is used, which TenSEAL's extension module holds: it writes into a buffer of
+    ``size`` bytes and never beyond.
+
+    Raises:
+        ConfigurationError: where TenSEAL is not installed, or is a build that keeps its zstd to itself.
+    """
+    buffer = (ctypes.c_char * size)()
+    return buffer.raw if _zstd()(buffer, size, data, len(data)) == size else None
+
+
+@cache
+def _zstd() -> Callable[[ctypes.Array[ctypes.c_char], int, bytes, int], int]:
+    library()
+    for name in ("_tenseal_cpp", "tenseal._tenseal_cpp"):
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            continue
+        function = getattr(ctypes.CDLL(found.origin), "ZSTD_decompress", None)
+        if function is not None:
+            function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+            function.restype = ctypes.c_size_t
+            return cast(Callable[[ctypes.Array[ctypes.c_char], int, bytes, int], int], function)
+    raise ConfigurationError(
+        "protection.mode two_key: this build of tenseal does not offer the zstd in it; install the wheel of PyPI, "
+        "or write mode: masking"
+    )

@@ -413,7 +413,13 @@ class StudySession:
             self._carry_out(self._machine.abandon(reason))
 
     def _add_masks(
-        self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], modulus: int = 0, /
+        self,
+        vector: Vector,
+        plus: Sequence[SecretBytes],
+        minus: Sequence[SecretBytes],
+        /,
+        *,
+        modulus: int = 0,
     ) -> None:
         add_over_parallel(vector, plus, minus, modulus, self._site.pool, os.cpu_count() or 1)
 

@@ -23,8 +23,8 @@ from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
 RETRY_AFTER = "retry-after-ms"
 """Key in the trailing metadata of a refused call: whole milliseconds after which the same call may be taken."""
 SERVICE = "cohortsum.wire.v1.Consortium"
-TRUSTEE = "cohortsum.wire.v1.Trustee"
 COMMITTEE = "cohortsum.wire.v1.Committee"
+TRUSTEE = "cohortsum.wire.v1.Trustee"
 HEALTH = "grpc.health.v1.Health"
 KIB, MIB = 1024, 1024 * 1024
 

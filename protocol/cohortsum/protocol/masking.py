@@ -114,14 +114,20 @@ class AddMasks(Protocol):
     """`add_over`, or a form of it that an edge spreads over its threads."""
 
     def __call__(
-        self, vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], modulus: int = 0, /
+        self,
+        vector: Vector,
+        plus: Sequence[SecretBytes],
+        minus: Sequence[SecretBytes],
+        /,
+        *,
+        modulus: int = 0,
     ) -> None:
         """Add and subtract masks in place, modulo 2**64 or another modulus."""
         ...
 
 
 def add_over(
-    vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], modulus: int = 0, /
+    vector: Vector, plus: Sequence[SecretBytes], minus: Sequence[SecretBytes], /, *, modulus: int = 0
 ) -> None:
     """Add the masks of ``plus`` and subtract those of ``minus``, in place; modulo 2**64, where ``modulus`` is 0."""
     if modulus:
@@ -150,7 +156,7 @@ def mask(values: NDArray[np.int64], keys: MaskKeys, add: AddMasks = add_over, mo
     if modulus:
         np.remainder(values, modulus, out=values)  # of a divisor above zero: never negative
     words: Vector = values.view(np.uint64)
-    add(words, keys.plus, keys.minus, modulus)
+    add(words, keys.plus, keys.minus, modulus=modulus)
     return words
 
 

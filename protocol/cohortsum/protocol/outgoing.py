@@ -55,7 +55,7 @@ from cohortsum.protocol.messages import (
     Unlocked,
 )
 from cohortsum.protocol.outgoing_fields import Known, Rule
-from cohortsum.protocol.plan import GATE_LENGTH
+from cohortsum.protocol.plan import GATE_LENGTH, WORD_BITS
 from cohortsum.protocol.roster import Role
 from cohortsum.protocol.seeds import SHARE_KINDS, ciphertext_digest
 from cohortsum.protocol.unlocking import key_digest
@@ -206,13 +206,19 @@ def _length(known: Known) -> int:
 
 
 def _masked(words: Vector | None, known: Known) -> bool:
-    """Return whether words have the plan's length and look masked: of uniform ones, 1 in 128 is below 2**56 in magnitude."""
+    """Return whether words have the plan's length and look masked: of uniform ones, 1 in 128 is below 2**56 in magnitude.
+
+    Of encrypted ones all are coefficients, uniform below primes of 54 bits, and 1 in 128 is below 2**46 in magnitude.
+    """
     if words is None:
         return True
     if words.dtype != np.uint64 or words.shape != (_length(known),):
         return False
+    encryption = known.plan.encryption
+    bits = WORD_BITS if encryption is None else min(encryption.coefficient_bits)
     # Both ends of the ring are small: shifted by 2**56, a magnitude below it is a word below 2**57.
-    small = int(np.count_nonzero(words + np.uint64(2**56) < np.uint64(2**57)))
+    shifted = words + np.uint64(2 ** (bits - 8)) & np.uint64(2**bits - 1)
+    small = int(np.count_nonzero(shifted < np.uint64(2 ** (bits - 7))))
     return len(words) < LEAST_WORDS or 4 * small <= len(words)
 
 

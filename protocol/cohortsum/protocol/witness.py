@@ -247,7 +247,7 @@ def recomputed_unlocked(
     if len(total) and int(total.max()) >= modulus:
         raise RemoteProtocolError("R5.0", "the masked sum is no vector of residues")
     keys = _removal(proven, opened)
-    add(total, keys.plus, keys.minus, modulus)
+    add(total, keys.plus, keys.minus, modulus=modulus)
     return signed(total, modulus)
 
 

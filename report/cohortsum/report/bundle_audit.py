@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from cohortsum.crypto.agreement import AgreementKey
 from cohortsum.crypto.errors import AuthenticationError, ConfigurationError, RefusedError, RemoteProtocolError
-from cohortsum.crypto.masks import add_masks
-from cohortsum.protocol.masking import AddMasks
+from cohortsum.protocol.masking import AddMasks, add_over
 from cohortsum.protocol.opening import check_result
 from cohortsum.protocol.roster import Identity, Role
 from cohortsum.protocol.witness import WitnessedRound, blocks_of, recomputed, recomputed_unlocked
@@ -46,7 +45,7 @@ class Audited:
     unknown: str
 
 
-def audit(proven: Proven, auditor: str, key: AgreementKey, add: AddMasks = add_masks) -> Audited:
+def audit(proven: Proven, auditor: str, key: AgreementKey, add: AddMasks = add_over) -> Audited:
     """Open the sealed part of a verified bundle and add every sum up again.
 
     Args:

@@ -179,6 +179,7 @@ class Run:
             tuple(programs),
             before.stage + 1,
             earlier,
+            before.honest,
         )
         return Run(self.study, plan, found, levels)
 
@@ -202,7 +203,8 @@ def first_run(plan: StudyPlan, roster: Roster, dealers: Sequence[int]) -> Run:
         )
     enough = Threshold(ENOUGH, protection.min_participants, protection.max_participants)
     members = members_of(plan.study, roster)
-    return Run(plan, CommitteePlan(members, tuple(dealers), protection.max_colluding_sites, (enough,)))
+    colluding, honest = protection.max_colluding_sites, protection.min_honest_inputs
+    return Run(plan, CommitteePlan(members, tuple(dealers), colluding, (enough,), honest=honest))
 
 
 def answered(plan: StudyPlan) -> tuple[Answered, ...]:

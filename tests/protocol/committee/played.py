@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cohortsum.crypto.errors import CohortsumError
@@ -47,7 +47,7 @@ class Plain:
 
 
 def table_plan(members: Sequence[int] = (0, 2, 3), dealers: Sequence[int] = range(SITES)) -> CommitteePlan:
-    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),))
+    return CommitteePlan(tuple(members), tuple(dealers), 1, (OpenCounts("x", 4, 10, 40),), honest=2)
 
 
 VALUES = {0: (7, 3, 0, 10), 1: (0, 3, 0, 10), 2: (0, 6, 0, 20), 3: (0, 0, 0, 0), 4: (0, 0, 0, 0)}
@@ -73,6 +73,7 @@ class Played:
         bound: by site, the dealers it has computed on before.
         meddle: what a hostile coordinator does to what it tells.
         key: of the run.
+        values: of every site.
     """
 
     def __init__(
@@ -81,9 +82,10 @@ class Played:
         bound: dict[int, tuple[int, ...]] | None = None,
         meddle: Meddle | None = None,
         key: RunKey = RUN,
-        sites: int = SITES,
+        values: Mapping[int, Sequence[int]] = VALUES,
     ) -> None:
-        self.plan, self.meddle = plan or table_plan(), meddle
+        self.plan, self.meddle, self.values = plan or table_plan(), meddle, values
+        sites = len(values)
         self.roster, self.bound = roster_of(sites), bound or {}
         self.hub = CoordinatorRun(self.roster, signer_of(self.roster, HUB), self.plan, key, STUDY, EPOCH)
         self.sites = {index: self.site(index, key) for index in self.hub.sites}
@@ -105,7 +107,7 @@ class Played:
         return SiteRun(identity, lambda opening: self.part(index, opening), stream(f"{index}/{key}"))
 
     def part(self, index: int, _: Opening) -> Part:
-        values = VALUES[index] if index in self.plan.dealers else None
+        values = tuple(self.values[index]) if index in self.plan.dealers else None
         return Part(self.plan, values, self.bound.get(index))
 
     def play(self) -> "Played":

@@ -199,7 +199,11 @@ def test_a_bound_that_no_sum_can_reach_is_answered_without_asking() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: CommitteePlan((0, 1, 2), (0, 1), 2, (Threshold("x", 1, 1),)), "a committee of 5 or more"),
+        (
+            lambda: CommitteePlan((0, 1, 2), tuple(range(5)), 2, (Threshold("x", 1, 1),)),
+            "a committee of 5 or more",
+        ),
+        (lambda: CommitteePlan((0, 1, 2), (0, 1, 2), 1, (Threshold("x", 1, 1),)), "4 or more must bring"),
         (lambda: CommitteePlan((0, 1), (0, 1), 0, (Threshold("x", 1, 1),)), "3, 5 or 7"),
         (lambda: CommitteePlan((0, 2, 1), (0, 1), 1, (Threshold("x", 1, 1),)), "ascending"),
         (lambda: CommitteePlan((0, 1, 2), tuple(range(201)), 1, (Threshold("x", 1, 1),)), "2 to 200"),

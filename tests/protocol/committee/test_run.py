@@ -12,6 +12,7 @@ from cohortsum.crypto.errors import ConfigurationError, LocalProtocolError, Remo
 from cohortsum.crypto.field import COMMITTEE
 from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.shamir import combine
+from cohortsum.protocol.committee import CommitteePlan, OpenCounts
 from cohortsum.protocol.committee.channels import Channels
 from cohortsum.protocol.committee.checks import agreed_answers
 from cohortsum.protocol.committee.codec import (
@@ -101,6 +102,20 @@ def test_members_and_dealers_may_be_different_sites() -> None:
     assert not run.errors
     assert run.opened is not None
     assert run.opened.answers == ((-1, -1, -1, 30),)
+
+
+@pytest.mark.parametrize("members", [3, 5, 7])
+def test_two_hundred_sites_deal_to_a_committee_of_any_size(members: int) -> None:
+    values = {site: ((site * 7) % 3, (site * 5) % 2, int(site == 9)) for site in range(200)}
+    sums = [sum(column) for column in zip(*values.values(), strict=True)]
+    colluding = (members - 1) // 2
+    program = OpenCounts("x", 3, 10, 2)
+    plan = CommitteePlan(tuple(range(5, 5 + members)), tuple(range(200)), colluding, (program,))
+    run = Played(plan, values=values).play()
+    assert not run.errors
+    assert run.opened is not None
+    assert run.opened.answers == ((sums[0], sums[1], -1),)
+    assert len(run.finished) == 200
 
 
 def test_a_coordinator_sees_no_share() -> None:

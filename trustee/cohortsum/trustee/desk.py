@@ -12,11 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cohortsum.crypto.bfv import DecryptionKey, Parameters
+from cohortsum.crypto.bfv import DecryptionKey
 from cohortsum.crypto.errors import (
-    AuthenticationError,
     CohortsumError,
-    ConfigurationError,
     CryptoError,
     LimitError,
     ProtocolError,
@@ -27,19 +25,16 @@ from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.audit import Deed, DeedKind
-from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.masking import words_digest
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
 from cohortsum.protocol.proof import read_opening
-from cohortsum.protocol.roster import Roster
-from cohortsum.protocol.unlocking import UnlockRequest, offer_of, permit, trustee_of
+from cohortsum.protocol.unlocking import UnlockRequest, offer_of, permit
 from cohortsum.protocol.witness import WitnessedRound
-from cohortsum.study.definition import parse_canonical
-from cohortsum.study.definition.signing import SignedStudy, open_study
-from cohortsum.study.planning import StudyPlan, plan_study
+from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.trustee.keys import Answer, Draw, KeyRing
 from cohortsum.trustee.ledger import Decryption, Ledger
 from cohortsum.trustee.roll import Roll
+from cohortsum.trustee.studies import Known, known_study
 
 LOST = (
     "no key is held for this attempt: the trustee was started again since, or gave the key up; the attempt ends, and the next one gets a "
@@ -49,25 +44,6 @@ SPENT = (
     "a sum was decrypted in this attempt already; the attempt ends, and the next one gets a key of its own"
 )
 MOST_NOTED = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A study that this trustee may serve.
-
-    Attributes:
-        plan: of its first round, built here.
-        whole: its roster, as the operator signed it.
-        counted: the same without denied identities.
-        signer: this trustee in it.
-        parameters: of the encryption.
-    """
-
-    plan: StudyPlan
-    whole: Roster
-    counted: Roster
-    signer: Signer
-    parameters: Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +103,15 @@ class Desk:
 
         Raises:
             RefusedError: a study or trustee that does not fit, or an attempt in which a sum was decrypted.
-            RemoteProtocolError: M1 to M4, R0.1: the opening is not the coordinator's, or not of this study.
+            RemoteProtocolError: M1 to M4, R0.1: the opening is not the coordinator's, or not of this study; K1: too few sites approved.
             LimitError: no room for a further key.
             StoreError: the audit log refuses a line; nothing is offered.
         """
         known = self._known(signed)
-        opening, _ = read_opening(envelope, known.plan.round, known.counted)
+        opening, approvals = read_opening(envelope, known.plan.round, known.counted)
+        least = known.plan.round.protection.min_sites
+        if len(approvals) < least:
+            raise RemoteProtocolError("K1", f"{len(approvals)} sites approved, {least} are required")
         context, study = envelope.context, known.plan.study.digest
         with self._lock:
             if self._ledger.of_context(context) is not None:
@@ -184,6 +163,11 @@ class Desk:
         except CohortsumError as error:
             self._note_refusal(context, error)
             raise
+
+    def sweep(self) -> None:
+        """Give up every key that is too old."""
+        with self._lock:
+            self._ring.sweep()
 
     def close(self) -> None:
         """Let go of every key and answer."""
@@ -239,30 +223,7 @@ class Desk:
         return tuple(row.survivors for row in self._ledger.of_study(known.plan.study.digest))
 
     def _known(self, signed: SignedStudy) -> Known:
-        """Return the study behind signed bytes, if this trustee serves it; raises RefusedError."""
-        roll = self._roll()
-        try:
-            version = parse_canonical(signed.canonical).roster
-            whole, counted = roll.whole(version), roll.counted(version)
-            study = open_study(signed, counted)
-            if trustee_of(counted).id != self._identity:
-                raise RefusedError(f"'{self._identity}' is not the trustee of roster version {version}")
-            signer = Signer(counted.identities[self._identity], self._key)
-            if study.expires < self._now().date():
-                raise RefusedError(f"study {study.study} expired on {study.expires}")
-            plan = plan_study(study, whole)
-            parameters = plan.round.encryption
-            if parameters is None:
-                raise RefusedError(
-                    f"study {study.study} does not ask for protection.mode two_key; no key is offered"
-                )
-        except (
-            AuthenticationError,
-            ConfigurationError,
-            ProtocolError,
-        ) as error:  # about the study or the roster
-            raise RefusedError(error.message) from error
-        return Known(plan, whole, counted, signer, parameters)
+        return known_study(signed, self._roll(), self._identity, self._key, self._now().date())
 
     def _check_length(self, known: Known, proven: WitnessedRound, length: int) -> None:
         """Hold the length that is named against the plan, where this round alone decides it, and against what is decrypted at all."""

@@ -66,12 +66,12 @@ class KeyRing:
 
     def held(self, context: bytes) -> Held | None:
         """Return what is held about a context whose key can still be used."""
-        self._sweep()
+        self.sweep()
         return self._held.get(context)
 
     def make_room(self, study: bytes, attempt: RoundKey) -> None:
         """Make room for the key of an attempt: earlier attempts of its round are over. Raises LimitError where all places are taken."""
-        self._sweep()
+        self.sweep()
         for context, one in list(self._held.items()):
             same = (one.study, one.round.round_id, one.round.iteration) == (
                 study,
@@ -114,7 +114,8 @@ class KeyRing:
             self._drop(context)
         self._answers.clear()
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Give up every key that is too old."""
         now_s = self._clock()
         for context, one in list(self._held.items()):
             if now_s - one.since_s >= self._keep_s:

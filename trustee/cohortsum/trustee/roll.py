@@ -6,6 +6,7 @@ operator's folders does as well. Files that cannot be read leave the last good s
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,8 +117,12 @@ class RollBook:
 
     def _state(self) -> frozenset[str]:
         """Return what tells whether anything was written: names and times of all files."""
-        files = (path for home in (ROSTERS, DENIALS) for path in (self._folder / home).glob("*.*"))
-        return frozenset(f"{path.parent.name}/{path.name} {path.stat().st_mtime_ns}" for path in files)
+        state: set[str] = set()
+        for home in (ROSTERS, DENIALS):
+            for path in (self._folder / home).glob("*.*"):
+                with suppress(FileNotFoundError):  # a file that was put in place by its new name just now
+                    state.add(f"{home}/{path.name} {path.stat().st_mtime_ns}")
+        return frozenset(state)
 
 
 def own_place(roll: Roll, identity: str, public: bytes) -> str | None:

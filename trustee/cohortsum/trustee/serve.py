@@ -24,6 +24,9 @@ from cohortsum.crypto.secret import SecretBytes
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.trustee.config import LEDGER, SETTINGS_FILE, load_trustee_config, read_file
 
+LOOK_AROUND_S = 60.0
+"""How often keys that are too old are looked for, beside every call."""
+
 
 def main() -> int:
     """Serve as the command line says, and return the exit code."""
@@ -99,7 +102,10 @@ async def _serve(folder: Path) -> None:
         await server.start()
         log.info("trustee.listening", host=config.listen.rpartition(":")[0], port=port)
         try:
-            await stopping.wait()
+            while not stopping.is_set():
+                desk.sweep()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), LOOK_AROUND_S)
         finally:
             await server.stop(grace=1)
             desk.close()

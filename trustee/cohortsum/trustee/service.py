@@ -40,7 +40,9 @@ M = TypeVar("M", bound=Message)
 BODY_S = 60.0
 """A message that is not there by then is given up."""
 DRAIN_S = 10.0
-"""A refused sum is read on for so long, unseen: a caller that is cut off while it sends does not hear why."""
+"""What still comes of a refused call is read for so long, unseen: a caller that is cut off while it sends does not hear why."""
+HOLD_S = 0.5
+"""Whoever is not the coordinator waits so long for the refusal, and nothing is read."""
 UNLOCKS_AT_ONCE = 2
 """Sums in memory; a further request is to come again."""
 
@@ -76,9 +78,17 @@ class TrusteeService:
 
         async def behind(_requests: object, context: Context) -> None:
             async with _guarded(path.rpartition("/")[2], context):
-                pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
-                certified_identity(pem, self._roll().now, {Role.COORDINATOR})
-                await work(context)
+                try:
+                    pem = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+                    certified_identity(pem, self._roll().now, {Role.COORDINATOR})
+                except CohortsumError:
+                    await asyncio.sleep(HOLD_S)
+                    raise
+                try:
+                    await work(context)
+                except Exception:
+                    await _drain(context)
+                    raise
 
         stream: Any = grpc.stream_stream_rpc_method_handler
         return stream(behind, None, None)
@@ -101,12 +111,8 @@ class TrusteeService:
             raise LimitError(f"{UNLOCKS_AT_ONCE} sums are being decrypted; try again in 1 s", "unlocks", 1.0)
         self._unlocks += 1
         try:
-            try:
-                permitted = await self._permitted(context)
-                words = await _words(context, permitted.words)
-            except CohortsumError:
-                await _drain(context)
-                raise
+            permitted = await self._permitted(context)
+            words = await _words(context, permitted.words)
             answer = await asyncio.to_thread(self._desk.unlock, permitted, words)
         finally:
             self._unlocks -= 1
@@ -124,10 +130,8 @@ class TrusteeService:
         piece = await _message(context, trustee_pb2.UnlockPiece, most, MAX_REPLY_FIELDS)
         if piece.words or not piece.HasField("request"):
             raise RemoteProtocolError("M2", "an unlock begins with its request alone")
-        held = piece.request
-        _check_version(held.wire_version)
-        request = UnlockRequest(transcript_from_wire(held.transcript), envelope_from_wire(held.gate))
-        return await asyncio.to_thread(self._desk.permitted, _study(held.study), request, held.length)
+        _check_version(piece.request.wire_version)
+        return await asyncio.to_thread(self._desk.permitted, *unlock_from_wire(piece.request))
 
     async def _check(self, context: Context) -> None:
         """Say that the trustee serves."""
@@ -137,6 +141,12 @@ class TrusteeService:
         states = health_pb2.HealthCheckResponse
         status = states.SERVING if known else states.SERVICE_UNKNOWN
         await context.write(health_pb2.HealthCheckResponse(status=status).SerializeToString())
+
+
+def unlock_from_wire(held: trustee_pb2.UnlockRequest) -> tuple[SignedStudy, UnlockRequest, int]:
+    """Return study, request and length behind the protobuf form of an unlock's request; raises RemoteProtocolError M2."""
+    request = UnlockRequest(transcript_from_wire(held.transcript), envelope_from_wire(held.gate))
+    return _study(held.study), request, held.length
 
 
 @asynccontextmanager

@@ -44,6 +44,9 @@ BATCH_BYTES = 2**20
 MOST_ENDED = 64
 """Runs that are over and remembered, so that what still comes of them is known."""
 
+LONG = frozenset({Kind.OPENING, Kind.KEYS, Kind.INPUTS})
+"""What reads tables, deals or opens packages, in a thread. None of it runs beside a worker, whose frames the machine seals."""
+
 Item = Packet | Sealed
 PartOf = Callable[[Opening], Part]
 R = TypeVar("R")
@@ -127,7 +130,8 @@ class CommitteeClient:
         if isinstance(item, Sealed):
             running.arrived(item)
             return
-        for effect in await in_thread(partial(running.machine.handle, item)):
+        handle = partial(running.machine.handle, item)
+        for effect in await in_thread(handle) if item.signed.kind in LONG else handle():
             match effect:
                 case Send():
                     await self.send([effect.packet], [])

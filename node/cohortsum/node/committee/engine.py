@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from cohortsum.crypto.errors import RemoteProtocolError
 from cohortsum.crypto.field import COMMITTEE
+from cohortsum.protocol.committee.costs import TOGETHER
 from cohortsum.protocol.committee.programs import SUM_BITS
 
 STATISTICAL = 80
@@ -31,8 +32,6 @@ INTEGER_BITS = SUM_BITS + 2
 HEADER = struct.Struct("<qI")
 MOST_WAITING = 512
 """Messages of one peer that this member has not come to yet. A member that is ahead waits for the others within a few exchanges."""
-TOGETHER = 256
-"""Numbers that are compared in one piece; more are cut, and the pieces computed side by side."""
 
 
 class PeerError(RemoteProtocolError):

@@ -37,6 +37,8 @@ class Failure(IntEnum):
     """A peer sent what cannot belong to the run."""
     COMPUTING = 2
     """What the members sent does not fit together."""
+    OPEN = 3
+    """The system lets the worker lock itself in neither way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Every lock is put on by the worker itself and cannot be taken off by it. `early`
 `late` when all files it needs are open; from then on no descriptor can be opened at all, so there is no file and no socket but the two
 pipes, and no process can be started. Locks that a system does not have are left out, and what is on is reported.
 
-On Linux a filter of system calls (seccomp) refuses children, programs, sockets, and reaching into other processes. It is known for two
-machines, x86-64 and 64-bit Arm; elsewhere the limit on processes stands alone, which does not bind root.
+On Linux a filter of system calls (seccomp) refuses children, programs, files, sockets, and reaching into other processes. It is known
+for two machines, x86-64 and 64-bit Arm; elsewhere limits stand alone, and the one on processes does not bind root. A service manager may
+refuse the limits: then the filter stands alone.
 """
 
 import ctypes
@@ -26,11 +27,14 @@ _X32 = 0x40000000  # numbers from here on are the x32 calls of x86-64
 _LOAD, _EQUAL, _FROM, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF: load a word; jump if equal, if not less; return
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EPERM
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# clone, fork, vfork, execve, socket, ptrace, kill, process_vm_readv and _writev, execveat, io_uring_setup, clone3
+# clone, fork, vfork, execve, execveat, clone3; open, creat, openat, openat2, socket, io_uring_setup;
+# ptrace, kill, process_vm_readv, process_vm_writev
 _REFUSED = {
-    "x86_64": (56, 57, 58, 59, 41, 101, 62, 310, 311, 322, 425, 435),
-    "aarch64": (220, 221, 198, 117, 129, 270, 271, 281, 425, 435),
+    "x86_64": (56, 57, 58, 59, 322, 435, 2, 85, 257, 437, 41, 425, 101, 62, 310, 311),
+    "aarch64": (220, 221, 281, 435, 56, 437, 198, 425, 117, 129, 270, 271),
 }
+ENOUGH = frozenset({"system calls", "no new files or sockets"})
+"""One of these two must be on, or a worker does not compute."""
 
 
 def early() -> list[str]:

@@ -131,4 +131,8 @@ async def worker(command: Sequence[str] = COMMAND) -> AsyncGenerator[Worker]:
 def _failed(frame: Frame) -> RoundFailedError | RemoteProtocolError:
     if frame.kind is FrameKind.FAILED and frame.body == bytes([Failure.PEER]):
         return PeerError(frame.peer)
+    if frame.kind is FrameKind.FAILED and frame.body == bytes([Failure.OPEN]):
+        return RoundFailedError(
+            "committee: the system does not let the worker lock itself in; see docs/committee.md"
+        )
     return RoundFailedError("committee: what the members sent does not fit together")

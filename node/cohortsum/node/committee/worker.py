@@ -47,7 +47,11 @@ def main() -> None:
         lines = connect(runtime, data)
         inbox = _Inbox(lines, frames, asyncio.get_running_loop().create_future())
         await loop.connect_read_pipe(lambda: inbox, sys.stdin.buffer)
-        send(FrameKind.READY, 0, ",".join([*on, *locks.late()]).encode())
+        on.extend(locks.late())
+        if locks.ENOUGH.isdisjoint(on):
+            send(FrameKind.FAILED, 0, bytes([Failure.OPEN]))
+            return
+        send(FrameKind.READY, 0, ",".join(on).encode())
         inbox.take(early)
         running = loop.create_task(_computed(plan, job["shares"], arithmetic, runtime))
         either: set[asyncio.Future[Any]] = {running, inbox.broken}

@@ -5,6 +5,7 @@ answers, one tuple of whole numbers per program, in the order of the programs.
 """
 
 from cohortsum.protocol.committee.checks import agreed_answers, outcome_digest
+from cohortsum.protocol.committee.costs import Cost, cost
 from cohortsum.protocol.committee.plan import Answer, CommitteePlan
 from cohortsum.protocol.committee.programs import (
     SUPPRESSED,
@@ -21,6 +22,7 @@ __all__ = [
     "Answer",
     "CommitteePlan",
     "Complement",
+    "Cost",
     "OpenCounts",
     "OrderStatistics",
     "Place",
@@ -28,6 +30,7 @@ __all__ = [
     "Threshold",
     "agreed_answers",
     "bottom_code",
+    "cost",
     "outcome_digest",
     "percentile",
     "top_code",

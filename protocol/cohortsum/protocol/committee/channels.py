@@ -75,9 +75,11 @@ class Channels:
         return message
 
     def wipe(self) -> None:
-        """Forget every key."""
-        for key in (*self._out.values(), *self._in.values()):
-            key.wipe()
+        """Forget every key; nothing is sealed or opened any more."""
+        for held in (self._out, self._in):
+            for key in held.values():
+                key.wipe()
+            held.clear()
 
     def _associated(self, sender: int, receiver: int, at: int) -> bytes:
         return encode(self._context, number(sender), number(receiver), number(at))

@@ -23,6 +23,7 @@ def plan_to_plain(plan: CommitteePlan) -> dict[str, object]:
         "programs": [_program_to_plain(program) for program in plan.programs],
         "stage": plan.stage,
         "earlier": plan.earlier.hex(),
+        "honest": plan.honest,
     }
 
 
@@ -35,6 +36,7 @@ def plan_from_plain(plain: Plain) -> CommitteePlan:
         tuple(_program_from_plain(program) for program in cast("Sequence[Plain]", plain["programs"])),
         cast(int, plain["stage"]),
         bytes.fromhex(cast(str, plain["earlier"])),
+        cast(int, plain["honest"]),
     )
 
 

@@ -37,6 +37,7 @@ class CommitteePlan:
         programs: in the order in which they are computed and answered.
         stage: 1 for the first run of an analysis.
         earlier: digest of the result that this plan follows from; empty in the first stage.
+        honest: the study's bound h_min: so many dealers must be left when c of them pool what they know.
         degree: of the sharing polynomials, (m - 1)/2.
         length: how many numbers a site brings in all.
         digest: SHA-256 over everything above.
@@ -48,6 +49,7 @@ class CommitteePlan:
     programs: tuple[Program, ...]
     stage: int = 1
     earlier: bytes = b""
+    honest: int = 3
     degree: int = field(init=False)
     length: int = field(init=False)
     digest: bytes = field(init=False, repr=False)
@@ -59,6 +61,11 @@ class CommitteePlan:
         if not _ascending(self.dealers) or not 2 <= len(self.dealers) <= MOST_SITES:
             raise ConfigurationError(
                 f"a committee run needs 2 to {MOST_SITES} different sites that bring numbers"
+            )
+        if self.colluding < 0 or self.honest < 1 or len(self.dealers) < self.colluding + self.honest:
+            raise ConfigurationError(
+                f"a sum over {len(self.dealers)} sites holds fewer than {self.honest} that no {self.colluding} others know; "
+                f"{self.colluding + self.honest} or more must bring numbers"
             )
         object.__setattr__(self, "degree", (len(self.members) - 1) // 2)
         if self.colluding > self.degree:
@@ -119,6 +126,7 @@ class CommitteePlan:
             encode(*(program.digest for program in self.programs)),
             number(self.stage),
             self.earlier,
+            number(self.honest),
         )
 
 

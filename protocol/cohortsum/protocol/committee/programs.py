@@ -15,7 +15,8 @@ are searched in stages: a stage cuts the bracket of every rank into at most ``wi
 the next stage from what was found, which is a run of its own with vectors of its own.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -243,6 +244,15 @@ class OrderStatistics:
     def exact(self) -> bool:
         """Whether this stage finds single levels."""
         return all(high - low <= self.width for low, high in self.brackets)
+
+    def vector(self, levels: Iterable[int]) -> tuple[int, ...]:
+        """Return what a site brings, from the levels of its people; raises ConfigurationError for a level outside the grid."""
+        starts = [low for low, _ in self.intervals]
+        counts = [0] * self.length
+        for level in levels:
+            _check(self.name, 0 <= level < self.levels, "a level outside the grid")
+            counts[bisect_right(starts, level) - 1] += 1
+        return tuple(counts)
 
     def found(self, answer: Sequence[int]) -> tuple[Interval, ...] | None:
         """Return, per rank, the interval that an answer names; None where the shares hold other than ``people`` people.

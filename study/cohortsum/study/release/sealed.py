@@ -28,6 +28,8 @@ SEALED = b"cohortsum.sealed/1"
 KEY_BYTES = 32
 UNLOCKED_PIECE = 2**32
 """In the place of a roster index: the packet of the trustee's word about the masked sum, and that sum."""
+LEAST_WORD, MOST_WORD = 200, 1024
+"""Bytes of that word: context, id, three digests, signature and what marks them as fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ def check_sealed(
         raise AuthenticationError(f"{name}: not sealed to {', '.join(lacking)}, an auditor of the roster")
     sizes = {len(words) - OVERHEAD_BYTES for words in held.words}
     if encrypted:  # one packet: an envelope and the masked sum
-        whole, pieces = len(sizes) == 1 and min(sizes) > 8 * (length or 0), 1
+        beside = {size - 8 * (length or 0) for size in sizes}
+        whole, pieces = all(one >= LEAST_WORD and (length is None or one <= MOST_WORD) for one in beside), 1
     else:
         whole = len(sizes) == 1 and (min(sizes) % 8 == 0 if length is None else sizes == {8 * length})
         pieces = len(proven.survivors)
