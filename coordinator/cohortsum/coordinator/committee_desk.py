@@ -107,7 +107,14 @@ class CommitteeDesk:
         self._runs: dict[bytes, Running] = {}
         self._boxes: dict[tuple[bytes, str], Box] = {}
 
-    async def compute(self, roster: Roster, plan: CommitteePlan, study: bytes, epoch: str) -> Opened:
+    async def compute(
+        self,
+        roster: Roster,
+        plan: CommitteePlan,
+        study: bytes,
+        epoch: str,
+        pace: CommitteePace | None = None,
+    ) -> Opened:
         """Return what a committee opened, after as many attempts as the pace allows.
 
         Args:
@@ -115,16 +122,17 @@ class CommitteeDesk:
             plan: of the run.
             study: digest of the study.
             epoch: label of the data epoch.
+            pace: how long this run waits; None takes the desk's.
 
         Raises:
             RoundFailedError: no attempt came to an end; the sentence is that of the last one.
         """
-        reason = "no attempt was made"
-        for attempt in range(1, self.pace.attempts + 1):
+        reason, pace = "no attempt was made", pace or self.pace
+        for attempt in range(1, pace.attempts + 1):
             key = RunKey(secrets.token_bytes(16), plan.stage, attempt)
             signer = Signer(roster.coordinator, self._key)
             running = Running(CoordinatorRun(roster, signer, plan, key, study, epoch), roster, study)
-            outcome = await self._followed(running)
+            outcome = await self._followed(running, pace)
             if isinstance(outcome, Opened):
                 log.info("committee.opened", stage=plan.stage, attempt=attempt)
                 return outcome
@@ -179,14 +187,14 @@ class CommitteeDesk:
         for key in [key for key in self._boxes if key[0] == study]:
             del self._boxes[key]
 
-    async def _followed(self, running: Running) -> Opened | Failed:
+    async def _followed(self, running: Running, pace: CommitteePace) -> Opened | Failed:
         """Return how a run ends, of itself or because the time of a step is over."""
         self._runs[running.machine.context] = running
         try:
             self._apply(running, running.machine.open())
             while (outcome := running.outcome) is None:
                 step = running.machine.step
-                limit_s = self.pace.compute_s if running.machine.computing else self.pace.step_s
+                limit_s = pace.compute_s if running.machine.computing else pace.step_s
                 try:
                     async with asyncio.timeout(limit_s):
                         while running.machine.step == step:
