@@ -41,6 +41,7 @@ from cohortsum.protocol.roster import Roster
 from cohortsum.study.batch import Batch
 from cohortsum.study.committee_members import members_of
 from cohortsum.study.definition.by_committee import searches_of, width_of
+from cohortsum.study.definition.grids import Grid
 from cohortsum.study.planning import StudyPlan
 from cohortsum.study.results import Table
 from cohortsum.study.statistics.by_committee import CountTable, Found
@@ -205,6 +206,41 @@ def first_run(plan: StudyPlan, roster: Roster, dealers: Sequence[int]) -> Run:
     members = members_of(plan.study, roster)
     colluding, honest = protection.max_colluding_sites, protection.min_honest_inputs
     return Run(plan, CommitteePlan(members, tuple(dealers), colluding, (enough,), honest=honest))
+
+
+def runs_at_most(plan: StudyPlan, roster: Roster) -> tuple[CommitteePlan, ...]:
+    """Return plans as large as those of a study can become, over all sites of the roster: for what they cost, and nothing else."""
+    first = first_run(plan, roster, sorted(roster.sites.values())).plan
+    specs = plan.study.analyses.values()
+    programs: list[tuple[Program, ...]] = [first.programs, _openings(plan)]
+    searched = [one for one in answered(plan) if isinstance(one, ExactQuantiles)]
+    width = width_of(sum(searches_of(spec, plan.study.variables) for spec in specs)) if searched else 1
+    spans = {
+        f"{one.name}/{variable.name}/{group}": (Grid(variable, one.step).levels, 2 * len(one.probabilities))
+        for one in searched
+        for variable in one.variables
+        for group in range(len(one.groups.cells))
+    }
+    people, sizes = (
+        plan.round.protection.max_participants,
+        {name: levels for name, (levels, _) in spans.items()},
+    )
+    while sizes:
+        stage: list[Program] = []
+        for name, size in sizes.items():
+            levels, asked = spans[name]
+            ranks = tuple(range(1, min(asked, people) + 1))
+            apart = max(1, levels // size)
+            brackets = tuple(
+                (at * size, (at + 1) * size) for at in (min(rank - 1, apart - 1) for rank in ranks)
+            )
+            stage.append(OrderStatistics(name, levels, people, ranks, brackets, width))
+        programs.append(tuple(stage))
+        sizes = {name: -(-size // width) for name, size in sizes.items() if size > width}
+    return tuple(
+        CommitteePlan(first.members, first.dealers, first.colluding, here, stage, honest=first.honest)
+        for stage, here in enumerate(programs, start=1)
+    )
 
 
 def answered(plan: StudyPlan) -> tuple[Answered, ...]:
