@@ -234,7 +234,7 @@ class CommitteeDesk:
     def _check_boxes(self, site: str) -> None:
         """Refuse a site that asks about studies without end; raises LimitError."""
         if sum(name == site for _, name in self._boxes) >= MOST_BOXES:
-            raise LimitError(f"{MOST_BOXES} studies of this site are looked at; ask about fewer", "boxes")
+            raise LimitError(f"{MOST_BOXES} studies of this site are looked at; ask about fewer")
 
     def _site(self, running: Running, caller: Identity) -> int:
         """Return the roster index that a caller has in a run; raises AuthenticationError if it is not in its roster."""
