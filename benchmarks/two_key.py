@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> Report:
     report.table(
         "Encryption against TenSEAL's own steps",
         Steps(grid).rows(),
-        "two_key includes frames, range checks, checks of every ciphertext, and the noise budget of what is decrypted",
+        "two_key includes range checks, unfolding to coefficients, and the noise budget of what is decrypted",
     )
     report.table("One ciphertext", ciphertext_rows(grid), "how numbers get into TenSEAL and out of it")
     report.write(asked.json)

@@ -12,8 +12,8 @@ from cohortsum.node.committee.bindings import Bindings
 from cohortsum.node.committee.client import CommitteeClient
 from cohortsum.protocol.committee import CommitteePlan
 from cohortsum.protocol.committee.coordinator import Opened
+from cohortsum.protocol.committee.effects import Finished, Identity, Part
 from cohortsum.protocol.committee.messages import Opening
-from cohortsum.protocol.committee.site import Finished, Identity, Part
 from tests.edges.harness import EPOCH, HUB, Loopback
 from tests.protocol.consortium import identity_key
 

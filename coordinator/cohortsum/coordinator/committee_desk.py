@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from cohortsum.coordinator.store import now
-from cohortsum.crypto.errors import AuthenticationError, LimitError, RemoteProtocolError, RoundFailedError
+from cohortsum.crypto.errors import AuthenticationError, RefusedError, RemoteProtocolError, RoundFailedError
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.committee.coordinator import CoordinatorRun, Effect, Failed, Opened, Tell
 from cohortsum.protocol.committee.messages import Kind, Packet, RunKey, Sealed
@@ -61,9 +61,9 @@ class Box:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, item: Item) -> None:
-        """Add an item; raises LimitError where the box is full."""
+        """Add an item; raises RefusedError where the box is full."""
         if self.size + weight(item) > BOX_BYTES:
-            raise LimitError("this site does not take what waits for it")
+            raise RefusedError("this site does not take what waits for it")
         self.last += 1
         self.items[self.last] = item
         self.size += weight(item)
@@ -223,7 +223,7 @@ class CommitteeDesk:
             box = self._boxes.setdefault((running.study, names[index]), Box())
             try:
                 box.put(tell.item)
-            except LimitError:
+            except RefusedError:
                 self._apply(running, running.machine.end(f"{names[index]} takes nothing"))
                 return
 
@@ -240,9 +240,9 @@ class CommitteeDesk:
                 self._apply(running, running.machine.end(f"{site} has started anew"))
 
     def _check_boxes(self, site: str) -> None:
-        """Refuse a site that asks about studies without end; raises LimitError."""
+        """Refuse a site that asks about studies without end; raises RefusedError."""
         if sum(name == site for _, name in self._boxes) >= MOST_BOXES:
-            raise LimitError(f"{MOST_BOXES} studies of this site are looked at; ask about fewer", "boxes")
+            raise RefusedError(f"{MOST_BOXES} studies of this site are looked at; ask about fewer")
 
     def _site(self, running: Running, caller: Identity) -> int:
         """Return the roster index that a caller has in a run; raises AuthenticationError if it is not in its roster."""

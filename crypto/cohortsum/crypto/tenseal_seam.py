@@ -7,11 +7,8 @@ TenSEAL wraps Microsoft SEAL. SEAL draws keys and noise itself, from a generator
 no seam for randomness.
 """
 
-import ctypes
 import importlib
-import importlib.util
-from collections.abc import Callable
-from functools import cache
+import sys
 from typing import Protocol, cast
 
 import numpy as np
@@ -19,8 +16,16 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import ConfigurationError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 LIBRARY_ERRORS = (ValueError, RuntimeError, IndexError, OverflowError, MemoryError)
 """What the exceptions of C++ become that TenSEAL raises for bytes it does not take."""
+
+WINDOW_BITS = 20
+"""Of what is unfolded: SEAL's own objects have below a megabyte."""
 
 
 class Named(Protocol):
@@ -157,29 +162,12 @@ def library() -> Library:
 def decompressed(data: bytes, size: int) -> bytes | None:
     """Return the ``size`` bytes that zstd unfolds ``data`` to; None if they unfold to another number, or to none.
 
-    Python has no zstd before 3.14. SEAL's own is used, which TenSEAL's extension module holds: it writes into a buffer of
-    ``size`` bytes and never beyond.
-
-    Raises:
-        ConfigurationError: where TenSEAL is not installed, or is a build that keeps its zstd to itself.
+    No more than one byte beyond ``size`` is unfolded, and a window of more than 2**`WINDOW_BITS` bytes is refused.
     """
-    buffer = (ctypes.c_char * size)()
-    return buffer.raw if _zstd()(buffer, size, data, len(data)) == size else None
-
-
-@cache
-def _zstd() -> Callable[[ctypes.Array[ctypes.c_char], int, bytes, int], int]:
-    library()
-    for name in ("_tenseal_cpp", "tenseal._tenseal_cpp"):
-        found = importlib.util.find_spec(name)
-        if found is None or found.origin is None:
-            continue
-        function = getattr(ctypes.CDLL(found.origin), "ZSTD_decompress", None)
-        if function is not None:
-            function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
-            function.restype = ctypes.c_size_t
-            return cast(Callable[[ctypes.Array[ctypes.c_char], int, bytes, int], int], function)
-    raise ConfigurationError(
-        "protection.mode two_key: this build of tenseal does not offer the zstd in it; install the wheel of PyPI, "
-        "or write mode: masking"
-    )
+    unfolding = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_BITS})
+    try:
+        held = unfolding.decompress(data, size + 1)
+    except zstd.ZstdError:
+        return None
+    whole = unfolding.eof and not unfolding.unused_data
+    return held if whole and len(held) == size else None

@@ -10,10 +10,11 @@ from cohortsum.crypto.field import COMMITTEE
 from cohortsum.crypto.shamir import combine
 from cohortsum.protocol.committee import Answer, CommitteePlan, OpenCounts
 from cohortsum.protocol.committee.coordinator import CoordinatorRun, Failed, Opened, Tell
+from cohortsum.protocol.committee.effects import Bind, Compute, Ended, Finished, Identity, Part, Send
 from cohortsum.protocol.committee.evaluation import evaluate
 from cohortsum.protocol.committee.messages import Opening, Packet, RunKey, Sealed
 from cohortsum.protocol.committee.plain import answers_to_bytes
-from cohortsum.protocol.committee.site import Bind, Compute, Ended, Finished, Identity, Part, Send, SiteRun
+from cohortsum.protocol.committee.site import SiteRun
 from cohortsum.protocol.envelope import Signer
 from cohortsum.protocol.roster import Identity as Entry
 from cohortsum.protocol.roster import Role, Roster

@@ -25,6 +25,7 @@ from cohortsum.protocol.committee.codec import (
 )
 from cohortsum.protocol.committee.coordinator import Failed, Tell
 from cohortsum.protocol.committee.dealing import deal, fresh_key, inputs_digest, opened_shares
+from cohortsum.protocol.committee.effects import Part, Send
 from cohortsum.protocol.committee.messages import (
     Closing,
     Deal,
@@ -47,7 +48,6 @@ from cohortsum.protocol.committee.plain import (
     plan_from_plain,
     plan_to_plain,
 )
-from cohortsum.protocol.committee.site import Part, Send
 from tests.protocol.committee.played import ANSWERS, HUB, RUN, VALUES, Played, signer_of, table_plan
 from tests.protocol.consortium import stream
 

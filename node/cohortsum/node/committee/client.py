@@ -33,8 +33,9 @@ from cohortsum.protocol.committee.codec import (
     sealed_from_wire,
     sealed_to_wire,
 )
+from cohortsum.protocol.committee.effects import Bind, Compute, Ended, Finished, Identity, Part, Send
 from cohortsum.protocol.committee.messages import End, Kind, Opening, Packet, Sealed, authenticate, sign
-from cohortsum.protocol.committee.site import Bind, Compute, Ended, Finished, Identity, Part, Send, SiteRun
+from cohortsum.protocol.committee.site import SiteRun
 from cohortsum.protocol.roster import Role
 from cohortsum.protocol.shape import CheckedChannel
 from cohortsum.wire.v1 import committee_pb2, committee_pb2_grpc
