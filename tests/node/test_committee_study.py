@@ -18,8 +18,8 @@ from cohortsum.node.joining import Site
 from cohortsum.node.session import StudySession
 from cohortsum.protocol.approvals import decline
 from cohortsum.protocol.audit import DeedKind
+from cohortsum.protocol.committee.effects import Finished
 from cohortsum.protocol.committee.messages import Opening, RunKey
-from cohortsum.protocol.committee.site import Finished
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.coordinator import CoordinatorRound
 from cohortsum.protocol.coordinator_states import CoordinatorSetup

@@ -17,8 +17,7 @@ from cohortsum.node import inbox
 from cohortsum.node.auto_approval import decide_by_policy
 from cohortsum.node.board import Board, StudyLine
 from cohortsum.node.client import CALL_TIMEOUT_S, Caller, NodeClient, in_thread, list_studies
-from cohortsum.node.committee.bindings import Bindings
-from cohortsum.node.committee.client import CommitteeClient
+from cohortsum.node.committee.following import follow
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
@@ -325,31 +324,12 @@ class Daemon:
                 return True
             here.line.here, here.line.reason = "takes part", ""
             self._write()
-            await self._follow(client, session, here.asked.plan.study.digest)
+            await follow(self._caller, client, session, self._folder, here.asked.plan.study.digest)
             here.line.here = "over"
             return True
         finally:
             here.session = None
             session.close()
-
-    async def _follow(self, client: NodeClient, session: StudySession, study: bytes) -> None:
-        """Take part in a study to its end, in its rounds and in the runs of its committee."""
-        part = session.committee()
-        if part is None:
-            await client.follow(study)
-            return
-        identity, numbers = part
-        bindings = Bindings(self._folder)
-        runs = CommitteeClient(self._caller, identity, numbers.part_of, bindings, numbers.heard)
-        tasks = [asyncio.create_task(client.follow(study)), asyncio.create_task(runs.follow())]
-        try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _check_memory(self) -> None:
         """Mark the ledger where the coordinator holds masked inputs of this site that it does not know."""

@@ -36,7 +36,7 @@ from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.burial import read_burial
-from cohortsum.protocol.committee.site import Identity
+from cohortsum.protocol.committee.effects import Identity
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.protocol.effects import (

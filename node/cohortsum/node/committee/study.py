@@ -14,8 +14,8 @@ from cohortsum.crypto.errors import ConfigurationError, DataError, PolicyError
 from cohortsum.node.joining import Joined, Site, history_of, in_force, still_waived
 from cohortsum.node.people_rule import asked_sets, check_write
 from cohortsum.node.tables.reader import content_digest
+from cohortsum.protocol.committee.effects import Finished, Part
 from cohortsum.protocol.committee.messages import Opening
-from cohortsum.protocol.committee.site import Finished, Part
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.ledger import PeopleSet, Request, Step
 from cohortsum.study.committee import Run, Stopped, first_run
