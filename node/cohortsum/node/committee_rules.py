@@ -33,12 +33,14 @@ def check_by_committee(
     study = plan.study
     if protected:
         raise PolicyError(
-            "policy.yaml: thresholds.site_totals: protected, and nobody looks from how many sites a committee's count comes"
+            "policy.yaml: thresholds.site_totals: protected, and nobody looks from how many sites a committee's count comes; "
+            "decline it, or ask for a version with mode: masking"
         )
     least = study.protection.min_participants
     if floors.min_participants > least:
         raise PolicyError(
-            f"a committee tells one bit, whether there are min_participants {least}; this site asks for {floors.min_participants}"
+            f"a committee tells one bit, whether there are min_participants {least}; this site asks for {floors.min_participants}; "
+            f"ask for a version with min_participants: {floors.min_participants}"
         )
     reason = refused_here(study, regime_of_sites({"here": regimen_of(policy)}))
     if reason is not None:
@@ -56,5 +58,6 @@ def check_supplied(plan: StudyPlan, supplied: frozenset[str]) -> None:
     lacking = sorted(wanted - supplied)
     if lacking:
         raise PolicyError(
-            f"a committee answers a study as a whole, and this site does not supply {', '.join(lacking)}"
+            f"a committee answers a study as a whole, and this site does not supply {', '.join(lacking)}; map or approve what is missing, or "
+            "ask for a version without it"
         )

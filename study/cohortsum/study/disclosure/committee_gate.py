@@ -45,11 +45,17 @@ def refused_here(study: FrozenStudy, regime: Regime) -> str | None:
     settings = settings_of(study, regime)
     least = _least(study)
     if least < settings.threshold:
-        return f"the committee opens counts from {least} on, the rules here ask for {settings.threshold}: min_cell"
+        return (
+            f"the committee opens counts from {least} on, the rules here ask for {settings.threshold}; ask for a version with min_cell: "
+            f"{settings.threshold}"
+        )
     for spec in study.analyses.values():
         extremes = isinstance(spec, QuantilesSpec) and {0.0, 1.0}.intersection(spec.probabilities)
         if extremes and regime.profile != "open_data":
-            return f"analysis {spec.name} asks for a minimum or a maximum, the value of one person, which {regime.profile} does not release"
+            return (
+                f"analysis {spec.name} asks for a minimum or a maximum, the value of one person, which {regime.profile} does not "
+                "release; ask for a version without the probabilities 0 and 1"
+            )
     return None
 
 
