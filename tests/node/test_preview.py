@@ -113,4 +113,4 @@ def test_it_says_whether_the_rules_here_let_a_committee_answer(tmp_path: Path) -
     assert found["committee"] is found["whole study"] is Severity.OK
     held, _ = previewed(tmp_path / "b", COMMITTEE, "thresholds: {count: 20}\n")
     assert outcomes(held)["committee"] is Severity.FAILURE
-    assert any("min_cell" in finding.sentence for finding in held.findings if finding.name == "committee")
+    assert any("min_cell: 20" in finding.cure for finding in held.findings if finding.name == "committee")
