@@ -42,6 +42,12 @@ def test_counts_below_k_stay_closed_and_nothing_else_is_opened() -> None:
     assert [type(run.plan.programs[0]) for run in played.runs] == [Threshold, OpenCounts]
 
 
+def test_a_small_count_is_never_the_only_one_that_is_closed() -> None:
+    played = play(planned(DX), with_levels([12, 7, 20, 40]))
+    assert [row["count"] for row in played.table("a0")] == [HIDDEN, HIDDEN, 20, 40]
+    assert sorted(played.revealed) == [20, 40]
+
+
 def test_everything_is_told_where_nothing_is_small() -> None:
     sites = with_levels([11, 12, 10, 40])
     played = play(planned(DX), sites)
@@ -87,10 +93,12 @@ def test_a_table_of_two_factors_has_its_measures_where_all_is_open() -> None:
 
 
 def test_a_histogram_opens_bins_of_k_or_more() -> None:
-    ages = np.concatenate([np.full(9, 5.0), np.full(10, 15.0), np.full(30, 25.0), [np.nan] * 3])
+    ages = np.concatenate(
+        [np.full(9, 5.0), np.full(10, 15.0), np.full(30, 25.0), np.full(3, 35.0), [np.nan] * 3]
+    )
     sites = [site_of(len(part), 1, age=part) for part in np.array_split(ages, 5)]
-    played = play(planned("kind: histogram, variables: [age], edges: [0, 10, 20, 100]"), sites)
-    assert [row["count"] for row in played.table("a0")] == [HIDDEN, 10, 30]
+    played = play(planned("kind: histogram, variables: [age], edges: [0, 10, 20, 30, 100]"), sites)
+    assert [row["count"] for row in played.table("a0")] == [HIDDEN, 10, 30, HIDDEN]
     assert {row["missing"] for row in played.table("a0")} == {Absent("not opened")}
 
 
@@ -139,15 +147,16 @@ def test_quantiles_by_groups_with_missing_values_and_values_that_are_left_out() 
 
 
 def test_a_small_group_is_neither_counted_nor_searched_and_no_quantile_near_an_end_is() -> None:
-    codes = np.repeat([0, 1], [9, 60])
-    sites = [site_of(len(part), 2, sex=part) for part in np.array_split(codes, 5)]
-    entry = f"kind: quantiles, variables: [age], step: 0.01, probabilities: [{FIVE}], by: [sex]"
+    sites = with_levels([9, 60, 0, 4])
+    entry = f"kind: quantiles, variables: [age], step: 0.01, probabilities: [{FIVE}], by: [dx]"
     played = play(planned(entry), sites)
     rows = played.table("a0")
-    assert {(row["n"], row["value"], row["status"]) for row in rows[:5]} == {(HIDDEN, HIDDEN, "hidden")}
-    assert [row["status"] for row in rows[5:]] == ["hidden", "ok", "ok", "ok", "hidden"]
+    assert {(row["n"], row["value"], row["status"]) for row in [*rows[:5], *rows[10:]]} == {
+        (HIDDEN, HIDDEN, "hidden")
+    }
+    assert [row["status"] for row in rows[5:10]] == ["hidden", "ok", "ok", "ok", "hidden"]
     searched = {program.name for run in played.runs[2:] for program in run.plan.programs}
-    assert searched == {"a0/age/sex[male]/people"}
+    assert searched == {"a0/age/dx[autism]/people"}
     ranks = [
         program.ranks for program in played.runs[2].plan.programs if isinstance(program, OrderStatistics)
     ]

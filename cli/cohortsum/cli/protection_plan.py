@@ -98,7 +98,7 @@ def print_committee(plan: StudyPlan, roster: Roster, console: Console) -> None:
     console.print(table)
     alone = len(tables_of(plan)) == 1
     beside = (
-        "nothing beside them"
+        "and a large one beside a lone one"
         if alone
         else "and large ones beside them, as if the number of people were known"
     )

@@ -12,8 +12,9 @@ Every run but the first follows from the answers before it, which all sites have
 the plan of every run for itself. `Run` is one of them, pure; `Run.after` gives the next one.
 
 **Complementary suppression** is decided before anything is opened, from the pattern of small counts alone (`protocol.committee.pattern`).
-Where a study has one table, nobody knows how many people it is about, and only what is small stays closed. Where it has several, one
-may tell the number for another: then each is opened as if it were known, and large counts are closed beside small ones. What two
+Where a study has one table, it does not tell how many people it is about: what is small stays closed, and beside a lone small count a
+large one, since another study may tell the number. Where it has several, one may tell it for another: then each is opened as if it were
+known, and every small count has a large one closed beside it. What two
 tables could otherwise share, variables and conditions, the study file has apart (`definition.by_committee`).
 """
 
@@ -266,7 +267,7 @@ def _openings(plan: StudyPlan) -> tuple[OpenCounts, ...]:
             least,
             plan.round.protection.max_participants,
             totals=() if alone or len(table.places) == 1 else (tuple(range(len(table.places))),),
-            complement=Complement.TOTALS if alone else Complement.CELLS,
+            complement=Complement.COMPANY if alone else Complement.CELLS,
         )
         for name, table in tables.items()
     )

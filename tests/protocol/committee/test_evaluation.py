@@ -160,6 +160,26 @@ def test_further_cells_close_where_totals_are_wanted() -> None:
     assert answer == (*[SUPPRESSED] * 4, 19, 70, 37, 52, 89)
 
 
+@pytest.mark.parametrize(
+    ("cells", "answer"),
+    [
+        ([7, 12, 0, 40], [-1, 12, -1, 40]),
+        ([12, 7, 40], [-1, -1, 40]),
+        ([7, 12, 40], [-1, -1, 40]),
+        ([12, 40], [12, 40]),
+        ([7], [-1]),
+        ([7, 3], [-1, -1]),
+    ],
+)
+def test_a_small_cell_has_company(cells: list[int], answer: list[int]) -> None:
+    program = OpenCounts("x", len(cells), 10, 100, complement=Complement.COMPANY)
+    (found,), plain = run(plan_of(program), cells)
+    assert list(found) == answer
+    assert plain.revealed == [value for value in answer if value > 0]
+    with pytest.raises(ConfigurationError, match="have no totals"):
+        OpenCounts("x", 3, 10, 100, totals=((0, 1, 2),), complement=Complement.COMPANY)
+
+
 @given(st.lists(st.sampled_from([0, 3, 9, 10, 25]), min_size=9, max_size=9), st.booleans())
 def test_no_closed_number_follows_from_the_opened_ones(cells: list[int], zeros: bool) -> None:
     """Three by three with margins: the rank of the equations, with and without the unit vector of each closed number."""

@@ -6,6 +6,9 @@ cheapest pattern cannot be chosen, and how near a value could be guessed cannot 
 `Complement.TOTALS`: a total is opened only if all its parts are. What is opened then consists of large cells and zeros, and totals of
 those; no equation holds a closed number. Of a closed number nothing is known but whether it is small.
 
+`Complement.COMPANY`: there are no totals, and the number of people is not opened; whoever knows it from elsewhere could compute one
+number that is suppressed alone. So the first large one, if there is one, keeps it company. Of two small ones he learns their sum.
+
 `Complement.CELLS`: totals are opened where they are large, and large numbers closed until
 
 1. no small number, and no sum that is itself a single closed number, follows from the opened ones by adding and subtracting
@@ -44,6 +47,8 @@ def closed(program: OpenCounts, sizes: Sequence[Size]) -> frozenset[int]:
     lines = tuple((place, parts) for place, parts in enumerate(program.totals, start=program.cells))
     if program.complement is Complement.TOTALS:
         return _upwards(small, lines)
+    if program.complement is Complement.COMPANY:
+        return _together(small, sizes)
     return _sideways(small, sizes, lines)
 
 
@@ -58,6 +63,13 @@ def _upwards(small: frozenset[int], lines: Lines) -> frozenset[int]:
         if held.intersection(parts):
             held.add(total)
     return frozenset(held)
+
+
+def _together(small: frozenset[int], sizes: Sequence[Size]) -> frozenset[int]:
+    """Return the small numbers and, beside a lone one, the first large one."""
+    if len(small) != 1:
+        return small
+    return small | frozenset([place for place, size in enumerate(sizes) if size is Size.LARGE][:1])
 
 
 def _sideways(small: frozenset[int], sizes: Sequence[Size], lines: Lines) -> frozenset[int]:

@@ -7,8 +7,8 @@ where a number is not opened.
 - `Threshold` opens one bit: whether the people of all sites together are at least ``least``.
 - `OpenCounts` opens the counts that may be seen, and of the others only that they may not.
 - `OrderStatistics` opens where given ranks lie on a public grid of levels. A rank belongs to a number of people, so n is public here:
-  it comes from the ordinary masked round with its gate, and the members open one bit, whether their shares hold as many. Keeping n on
-  shares would hide nothing: a table with a percentile prints its n, and the weight between two ranks tells n modulo 20 anyway.
+  it comes from a count that was opened before, or from a masked round with its gate, and the members open one bit, whether their
+  shares hold as many. Keeping n on shares would hide nothing: a table with a percentile prints its n, and the weight between two ranks tells n modulo 20 anyway.
 
 Grid: levels are numbered from 0; what a level means (unit, step, lowest value) is the study's. Few levels are searched at once. Many
 are searched in stages: a stage cuts the bracket of every rank into at most ``width`` intervals, and `OrderStatistics.narrowed` makes
@@ -41,6 +41,8 @@ class Complement(StrEnum):
 
     TOTALS = "totals"
     """A total is opened only if each of its parts is: all that is opened follows from the answer."""
+    COMPANY = "company"
+    """No totals. A small number is never the only one that is suppressed: the first large one is with it, if there is one."""
     CELLS = "cells"
     """Totals are opened where they can be, and further cells suppressed by the pattern, which members see."""
 
@@ -91,7 +93,7 @@ class OpenCounts:
     bring them.
 
     With `Complement.TOTALS` whoever knows the answer can write down every bit that is opened: a number of ``least`` or more was
-    large, a 0 zero, and a suppressed cell small. With `Complement.CELLS` large numbers may be suppressed too, and the members (not
+    large, a 0 zero, and a suppressed cell small. With the other two large numbers may be suppressed too, and the members (not
     the coordinator, nor other sites) learn which of the suppressed ones are small.
 
     The vector of a site holds one count per cell. The answer holds cells, then totals.
@@ -126,6 +128,8 @@ class OpenCounts:
                 known and len(set(parts)) == len(parts) >= 2,
                 "a total needs two or more parts before it",
             )
+        alone = self.complement is not Complement.COMPANY or not self.totals
+        _check(self.name, alone, "numbers that keep each other company have no totals")
         counted = [1] * self.cells
         for parts in self.totals:
             counted.append(sum(counted[part] for part in parts))
