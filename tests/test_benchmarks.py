@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -46,6 +47,13 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
 @pytest.fixture(scope="module")
 def loopback(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tables]:
     return run("round.py", tmp_path_factory.mktemp("round"))
+
+
+def test_a_committee_is_right_and_has_a_row_for_every_program(tmp_path: Path) -> None:
+    _, tables = run("committee.py", tmp_path)
+    rows = table(tables, "Committee")
+    assert [row["program"] for row in rows] == ["threshold", "4 cells", "5 percentiles"]
+    assert [row["exchanges"] for row in rows] == sorted(cast("int", row["exchanges"]) for row in rows)
 
 
 def table(tables: Tables, start: str) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ import pytest
 
 from cohortsum.cli.demo_data import write_demo_tables
 from cohortsum.report.document import from_json
+from tests.study.committee_studies import study_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "examples" / "asd-open.yaml"
@@ -54,6 +55,29 @@ def test_check_prints_the_plan() -> None:
         "fingerprint",
     ):
         assert text in done.stdout
+
+
+def test_check_prints_what_a_committee_opens_and_costs(tmp_path: Path) -> None:
+    study = tmp_path / "closed.yaml"
+    study.write_text(
+        study_of(
+            [
+                "kind: crosstab, factors: [dx]",
+                "kind: quantiles, variables: [age], step: 0.1, probabilities: [0.5]",
+            ]
+        )
+    )
+    done = cohortsum("study", "check", study, "--sites", "7")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "site0, site1, site2; each of its 3 members",
+        "told as one bit before anything else",
+        "below 10 stay closed, and large ones beside",
+        "(this study)",
+        "up to 4 runs",
+        "of m members",
+    ):
+        assert text in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("command", ["check", "simulate"])

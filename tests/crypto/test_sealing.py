@@ -79,3 +79,21 @@ def test_a_key_of_another_length_is_our_own_fault(size: int) -> None:
         seal(keyed(bytes(size)), PLAIN, ASSOCIATED)
     with pytest.raises(ValueError, match=f"44 derived bytes, got {size}"):
         unseal(keyed(bytes(size)), SEALED, ASSOCIATED)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_a_number_is_added_to_the_nonce_bit_by_bit(number: int, other: int) -> None:
+    nonce = int.from_bytes(RAW[32:], "big") ^ number
+    moved = keyed(RAW[:32] + nonce.to_bytes(12, "big"))
+    sealed = seal(keyed(RAW), PLAIN, ASSOCIATED, number)
+    assert sealed == seal(moved, PLAIN, ASSOCIATED)
+    assert unseal(keyed(RAW), sealed, ASSOCIATED, number) == PLAIN
+    if other != number:
+        with pytest.raises(AuthenticationError):
+            unseal(keyed(RAW), sealed, ASSOCIATED, other)
+
+
+@pytest.mark.parametrize("number", [-1, 2**64])
+def test_a_number_beyond_64_bits_is_our_own_fault(number: int) -> None:
+    with pytest.raises(ValueError, match="outside 64 bits"):
+        seal(keyed(RAW), PLAIN, ASSOCIATED, number)

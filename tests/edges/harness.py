@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cohortsum.coordinator.clock import Clock
+from cohortsum.coordinator.committee_desk import CommitteeDesk
 from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.hub import Hub, Place
 from cohortsum.coordinator.locking import RoundLock
@@ -28,6 +29,7 @@ from cohortsum.coordinator.service import ConsortiumService, secure_server
 from cohortsum.coordinator.store import Store, sqlite_url
 from cohortsum.crypto.certificates import certified_name
 from cohortsum.node.client import Caller, Connection, Line, NodeClient, in_thread, secure_channel
+from cohortsum.node.committee.following import follow
 from cohortsum.node.config import PolicyConfig, TablesConfig
 from cohortsum.node.decisions import Decision
 from cohortsum.node.joining import Site
@@ -355,6 +357,7 @@ class Loopback:
     async def serve(self) -> None:
         """Serve the study as a process that has just begun, from what is kept."""
         study = open_study(self.signed, self.roster)
+        self.carries = self.make_desk()
         self.runner = SeenRunner(
             plan_study(study, self.roster),
             self.signed,
@@ -368,6 +371,7 @@ class Loopback:
             self.clock,
             evidence=self.evidence,
             lock=self.make_lock(),
+            desk=self.carries,
         )
         self.hub = Hub(
             self.roll, identity_key(HUB), Place(self.store, self.folder / "spool", self.results, self.pool)
@@ -397,6 +401,10 @@ class Loopback:
         """Return the trustee of the study, where a subclass has one."""
         return None
 
+    def make_desk(self) -> CommitteeDesk | None:
+        """Return what carries the runs of committees, where a subclass has one."""
+        return None
+
     def make_session(self, site: Site) -> StudySession:
         """Return what answers for a site: the product's session, unless a subclass says otherwise."""
         return StudySession(site)
@@ -420,7 +428,7 @@ class Loopback:
     async def start_server(self) -> None:
         """Listen, on the same port as before if there was one."""
         self._server, self.port = secure_server(
-            self.service, self.roll, identity_key(HUB), f"127.0.0.1:{self.port}"
+            self.service, self.roll, identity_key(HUB), f"127.0.0.1:{self.port}", committee=self.carries
         )
         await self._server.start()
 
@@ -490,7 +498,8 @@ class Loopback:
                 signed = SignedStudy(held.canonical, held.statistician, held.signature)
                 client = NodeClient(caller, session, name)
                 await client.answer(await in_thread(lambda: session.consider(signed)))
-                await client.follow(self.study.digest)
+                folder = self.folder / name
+                await follow(caller, client, session, folder, self.study.digest)
         finally:
             session.close()
 

@@ -2,11 +2,31 @@
 
 from collections.abc import Mapping
 
-from tests.fuzz import accusations, ciphertexts, definitions, ledgers, machines, proofs, records, tables, wire
+from tests.fuzz import (
+    accusations,
+    ciphertexts,
+    committees,
+    definitions,
+    ledgers,
+    machines,
+    proofs,
+    records,
+    tables,
+    wire,
+)
 from tests.fuzz.target import Target
 
-TARGETS: Mapping[str, Target] = {
-    target.name: target
-    for module in (wire, definitions, records, proofs, ledgers, tables, machines, accusations, ciphertexts)
-    for target in module.TARGETS
-}
+MODULES = (
+    wire,
+    definitions,
+    records,
+    proofs,
+    ledgers,
+    tables,
+    machines,
+    accusations,
+    ciphertexts,
+    committees,
+)
+
+TARGETS: Mapping[str, Target] = {target.name: target for module in MODULES for target in module.TARGETS}

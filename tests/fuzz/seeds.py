@@ -17,8 +17,13 @@ from cohortsum.coordinator.release_wire import ItemLine, ReleaseList, decision_t
 from cohortsum.crypto.certificates import trust_anchor
 from cohortsum.crypto.encoding import number
 from cohortsum.crypto.fingerprint import key_words, phrase
+from cohortsum.node.committee.frames import Frame, FrameKind
 from cohortsum.protocol.audit import Deed, DeedKind, Head, follow
 from cohortsum.protocol.codec import encode, envelope_to_wire, packet_to_bytes
+from cohortsum.protocol.committee import messages as committee
+from cohortsum.protocol.committee.codec import encode as committee_encode
+from cohortsum.protocol.committee.codec import packet_to_wire, sealed_to_wire
+from cohortsum.protocol.committee.plain import answers_to_bytes
 from cohortsum.protocol.ledger import History, Step, Write, to_data
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import (
@@ -61,6 +66,7 @@ from tests.fuzz.proofs import payloads, played
 from tests.fuzz.records import BUNDLE, ITEM_STUDY, members
 from tests.fuzz.target import CORPUS
 from tests.fuzz.wire import SITES, WORDS, certificate
+from tests.protocol.committee.played import ANSWERS, Played
 from tests.protocol.consortium import Consortium, identity_key
 from tests.protocol.iterations import Attempted, after, first
 from tests.release.bundles import checked
@@ -85,6 +91,7 @@ def every() -> Seeds:
         _tables,
         _machines,
         _accusations,
+        _committees,
     ):
         yield from part()
     for target in texts.YAML:
@@ -102,6 +109,30 @@ def _rounds() -> list[Consortium]:
         rounds.append(after(cast("Attempted", rounds[-1]), ahead=ahead))
         rounds[-1].run()
     return rounds
+
+
+def _committees() -> Seeds:
+    run = Played().play()
+    packets = [item for _, item in run.told if isinstance(item, committee.Packet)]
+    packets += [*run.handed]
+    for packet in packets:
+        name = packet.signed.kind.name.lower()
+        yield f"committee-{name}", "run", packet.signed.payload
+        yield "committee-packet", name, packet_to_wire(packet).SerializeToString(deterministic=True)
+    yield "committee-end", "reason", committee_encode(committee.End("no key of site1 in time"))[1]
+    for kind in committee.Kind:
+        yield f"committee-{kind.name.lower()}", "nothing", b""
+        yield f"committee-{kind.name.lower()}", "long-length", b"\x0a\xff\xff\xff\xff\x0f"
+    frame = next(item for _, item in run.told if isinstance(item, committee.Sealed))
+    yield "committee-frame", "run", sealed_to_wire(frame).SerializeToString(deterministic=True)
+    yield "committee-answers", "run", answers_to_bytes(ANSWERS)
+    yield "committee-answers", "short", answers_to_bytes(ANSWERS)[:-1]
+    piped = b"".join(Frame(kind, 1, b"body").to_bytes() for kind in FrameKind)
+    yield "committee-pipe", "every-kind", piped
+    yield "committee-pipe", "long", b"\x02\x00\xff\xff\xff\xff"
+    key = f"{b'study'.hex()}/1"
+    yield "committee-record", "valid", json.dumps({key: {"dealers": [0, 1], "times": 1}}).encode()
+    yield "committee-record", "other", json.dumps({key: {"dealers": "01", "times": -1}}).encode()
 
 
 def _messages() -> Seeds:

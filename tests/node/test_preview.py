@@ -98,3 +98,19 @@ def test_the_command_writes_the_integers_for_its_owner_only(tmp_path: Path) -> N
     assert "thickness/thick/covariates" in screen.out.replace("\n", "")
     assert stat.S_IMODE(values.stat().st_mode) == 0o600
     assert values.read_text().startswith("block,place,supplied,value\n")
+
+
+COMMITTEE = {
+    "  ages: {kind: summary, variables: [age], by: [dx]}\n": "",
+    "  thickness: {kind: regression, outcomes: [thick], terms: [dx, age]}\n": "  dx: {kind: crosstab, factors: [dx]}\n",
+    "  min_sites: 3\n": "  mode: committee\n  committee: [site0, site1, site3]\n  min_sites: 3\n",
+}
+
+
+def test_it_says_whether_the_rules_here_let_a_committee_answer(tmp_path: Path) -> None:
+    held, _ = previewed(tmp_path / "a", COMMITTEE)
+    found = outcomes(held)
+    assert found["committee"] is found["whole study"] is Severity.OK
+    held, _ = previewed(tmp_path / "b", COMMITTEE, "thresholds: {count: 20}\n")
+    assert outcomes(held)["committee"] is Severity.FAILURE
+    assert any("min_cell: 20" in finding.cure for finding in held.findings if finding.name == "committee")

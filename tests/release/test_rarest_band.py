@@ -16,11 +16,10 @@ from cohortsum.report.bundle_check import check_bundle
 from cohortsum.report.document import ResultDocument, TableBlock
 from cohortsum.report.item_file import ItemFile
 from cohortsum.study.definition import FrozenStudy
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.release.archive import pack, unpack
 from cohortsum.study.release.checklist import HUMAN
 from cohortsum.study.release.decision import Act, Decision
-from cohortsum.study.results import Cell
+from cohortsum.study.results import HIDDEN, Cell
 from tests.admin import desk
 from tests.life.town import EPOCH
 from tests.release.test_bundle_town import AuditedTown

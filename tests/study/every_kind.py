@@ -13,6 +13,7 @@ from cohortsum.study.statistics.covariance import Covariance
 from cohortsum.study.statistics.cox import Cox
 from cohortsum.study.statistics.crosstab import Crosstab
 from cohortsum.study.statistics.curves import Curve
+from cohortsum.study.statistics.exact_quantiles import ExactQuantiles
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
@@ -159,6 +160,9 @@ STATISTICS: dict[str, Statistic] = {
     "quantiles": Quantiles("q", CENTILES),
     "quantiles of a subgroup": Quantiles("q", replace(CENTILES, groups=Groups((), ()), where=older)),
     "zoom": Zoom("q", CENTILES, {}, ((0, 0, 0), (0, 4, 2), (1, 3, 0))),
+    "exact quantiles": ExactQuantiles(
+        "q", OUTCOMES[:2], (0.0, 0.5), 0.01, Groups((SEX,), (Banded(AGE, (20.0, 40.0)),)), 10, older
+    ),
     "test": GroupTests("t", OUTCOMES, DX, ("welch",), BITS, older),
     "correlation": correlation(),
     "correlation per pair": correlation(missing="per_pair", site_effect="none", where=older),

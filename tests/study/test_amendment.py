@@ -6,6 +6,9 @@ from cohortsum.study.amendment import unchanged_blocks
 from cohortsum.study.definition import freeze, load_study
 from cohortsum.study.planning import StudyPlan, plan_study
 from tests.edges.harness import pinned_roster
+from tests.protocol.committee.played import roster_of
+from tests.study.committee_studies import PROTECTION, study_of
+from tests.study.definitions import frozen
 
 STUDY = """
 study: grows
@@ -134,3 +137,23 @@ def test_a_change_costs_the_blocks_that_depend_on_it(
 def test_only_an_earlier_version_serves() -> None:
     assert unchanged_blocks(OLD, OLD) == frozenset()
     assert unchanged_blocks(changed("title: Grows", "title: Grown", 3), OLD) == frozenset()
+
+
+def test_what_a_committee_answered_is_no_block_of_a_later_version() -> None:
+    masking = PROTECTION.replace("mode: committee, committee: [site0, site1, site2], ", "")
+    first, later = (
+        plan_study(
+            frozen(
+                study_of(["kind: crosstab, factors: [dx]"], protection).replace(
+                    "version: 1", f"version: {number}"
+                )
+            ),
+            roster_of(5),
+        )
+        for number, protection in ((1, PROTECTION), (2, masking))
+    )
+    third = plan_study(
+        frozen(later.study.canonical.decode().replace('"version":2', '"version":3')), roster_of(5)
+    )
+    assert unchanged_blocks(first, later) == frozenset()
+    assert unchanged_blocks(later, third)

@@ -88,7 +88,6 @@ def test_two_key_is_refused_by_name_only_where_its_library_is_missing(
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("protection: {", "protection: {mode: committee, committee: [a, b, c], ", "protection.committee"),
         ("epoch: 2026-11", "epoch: 2026-11, near_duplicate: reuse", "near_duplicate reuse"),
     ],
 )

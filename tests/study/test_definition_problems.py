@@ -451,7 +451,7 @@ def test_extremes_are_refused_with_the_reason(key: str) -> None:
     assert caught.value.message.startswith(
         f"study.yaml:16: analyses.a.{key}: not in this version; an extreme is"
     )
-    assert "no protocol opens it safely yet" in caught.value.message
+    assert "the value of one person" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from cohortsum.study.definition.difference import (
     same_cohort,
 )
 from cohortsum.study.definition.models import StudyFile
+from tests.study.committee_studies import study_of
 from tests.study.definitions import OPEN, frozen
 
 FULL = """\
@@ -52,7 +53,7 @@ analyses:
     contrasts: {old: {age: 1, "dx[autism]": 2}}
     tests: {diagnosis: [dx], growth: [age, age2]}
     where: age < 60
-protection: {mode: committee, committee: [a, b, c], min_participants: 100, max_participants: 1000}
+protection: {mode: two_key, min_participants: 100, max_participants: 1000}
 privacy: {noise: distributed, epsilon: 1, delta: 1.0e-6}
 release: {round_to: 5, checkers: {sites: any}}
 enrol: {until: "2027-01-01T12:00Z"}
@@ -92,8 +93,7 @@ ROWS = [
     ("{old:", "{older:", "analyses.model.contrasts.older", "", N),
     ("growth: [age, age2]", "growth: [age2]", "analyses.model.tests.growth", "", N),
     ("age < 60", "age < 61", "analyses.model.where", 'where is now "age < 61", was "age < 60"', N),
-    ("mode: committee, committee: [a, b, c]", "mode: masking", "protection.mode", "neither stricter", P),
-    ("[a, b, c]", "[a, b, d]", "protection.committee", "committee site d is new", P),
+    ("mode: two_key", "mode: masking", "protection.mode", "neither stricter", P),
     ("protection: {", "protection: {min_sites: 6, ", "protection.min_sites", "is now 6, was 5; stricter", P),
     ("min_participants: 100", "min_participants: 90", "protection.min_participants", "; weaker", P),
     ("_participants: 1000", "_participants: 900", "protection.max_participants", "; neither stricter", P),
@@ -170,6 +170,19 @@ def test_the_rows_reach_every_field_of_a_study() -> None:
         assert any(getattr(side, field) != getattr(base, field) for side in sides), field
     sections = {row[2].split(".")[0] for row in ROWS}
     assert sections == StudyFile.model_fields.keys() - {"study", "version"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[site0, site1, site2]", "[site0, site1, site3]", "committee site site3 is new"),
+        ("min_sites: 3", "min_sites: 3, min_cell: 12", "min_cell is now 12, was 10; stricter"),
+        ("step: 0.1", "step: 0.2", "step is now 0.2, was 0.1"),
+    ],
+)
+def test_what_a_committee_is_and_opens_is_told(old: str, new: str, sentence: str) -> None:
+    text = study_of(["kind: quantiles, variables: [age], step: 0.1, probabilities: [0.5]"])
+    assert any(sentence in found for found in sentences(text, edited((old, new), text=text)))
 
 
 def test_the_version_number_alone_is_no_difference() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cohortsum.cli.consoles import output
 from cohortsum.cli.noise_plan import print_noise
-from cohortsum.cli.protection_plan import print_modes
+from cohortsum.cli.protection_plan import print_committee, print_modes
 from cohortsum.cli.rules_plan import print_rules
 from cohortsum.crypto.errors import ConfigurationError, cannot_be_read
 from cohortsum.crypto.secret import SecretBytes
@@ -107,6 +107,12 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
     )
     console.print(f"cohort       epoch {study.epoch}, expires {study.expires}\n")
 
+    roster = invented_roster(study, plan.round.sites_invited)  # costs depend on its size alone
+    if study.protection.mode == "committee":
+        print_committee(plan, roster, console)
+        print_modes(plan, roster, console)
+        print_rules(study, console)
+        return
     encrypted = plan.round.encryption is not None
     travels = Table(
         title=f"What each site sends, masked{' and encrypted' if encrypted else ''}", title_justify="left"
@@ -178,7 +184,7 @@ def print_plan(plan: StudyPlan, console: Console, people: int | None = None) -> 
     console.print(sees)
     if not noised:
         console.print("The sums are exact: no noise is added.")
-    print_modes(plan, console)
+    print_modes(plan, roster, console)
     print_rules(study, console)
 
 
@@ -204,8 +210,10 @@ def invented_roster(study: FrozenStudy, sites: int) -> Roster:
             id=name, role=role, index=index, name=name, organisation="planned", key=format_key(key)
         )
 
-    entries = [entry(f"site-{index}", "site", index, index) for index in range(sites)]
-    entries.append(entry("coordinator-service", "coordinator", sites))
+    named = study.protection.committee or ()
+    names = [*named, *(f"site-{index}" for index in range(len(named), sites))][: max(sites, len(named))]
+    entries = [entry(name, "site", index, index) for index, name in enumerate(names)]
+    entries.append(entry("coordinator-service", "coordinator", len(names)))
     if study.protection.mode == "two_key":
-        entries.append(entry("keyholder", "trustee", sites + 1))
+        entries.append(entry("keyholder", "trustee", len(names) + 1))
     return load_roster(write_roster("planned", study.roster, entries), "planned roster")

@@ -92,6 +92,8 @@ class Binder:
             )
         if not left:
             return
+        if study.protection.mode == "committee":
+            return  # there are no rounds of sums to prove
         path = bundle_path(self._results, study.study, study.version)
         draft = path.with_name(f".{path.name}.draft")
         try:
@@ -112,6 +114,8 @@ class Binder:
             if result is None:
                 raise RefusedError(f"study {row.name} is {row.state}; there is no result to prove")
             signed = SignedStudy(row.canonical, row.statistician, row.signature)
+            if parse_canonical(row.canonical).protection.mode == "committee":
+                raise RefusedError("a committee answered this study, and bundles prove rounds of sums")
             written = result.document
             document = from_json(written)
             query = (

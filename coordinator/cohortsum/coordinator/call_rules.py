@@ -8,8 +8,8 @@ from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 from grpc_health.v1 import health_pb2
 
 from cohortsum.coordinator.limits import COSTLY_CALLS
-from cohortsum.protocol.limits import HEALTH, SERVICE, SIZES
-from cohortsum.wire.v1 import service_pb2
+from cohortsum.protocol.limits import COMMITTEE, HEALTH, SERVICE, SIZES
+from cohortsum.wire.v1 import committee_pb2, service_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Rule:
 
 SERVICES: Mapping[str, ServiceDescriptor] = {
     SERVICE: service_pb2.DESCRIPTOR.services_by_name["Consortium"],
+    COMMITTEE: committee_pb2.DESCRIPTOR.services_by_name["Committee"],
     HEALTH: cast("ServiceDescriptor", health_pb2.DESCRIPTOR.services_by_name["Health"]),
 }
 """What is served at all."""

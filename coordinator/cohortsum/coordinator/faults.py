@@ -1,9 +1,14 @@
 """What a peer hears of an error: one gRPC status and one public sentence per class. Details stay in the local log."""
 
 import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import grpc
+import structlog
 
+from cohortsum.coordinator.callers import Context
+from cohortsum.coordinator.metrics import Tally
 from cohortsum.crypto.errors import (
     AuthenticationError,
     CohortsumError,
@@ -25,6 +30,8 @@ PUBLIC: tuple[tuple[type[CohortsumError], grpc.StatusCode, str], ...] = (
     (CohortsumError, grpc.StatusCode.INTERNAL, "the coordinator failed; its operator has the details"),
 )
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
 SAID = frozenset({"A1", "S1", "W1"})
 """Checks whose sentence is about the study or the versions alone, and helps whoever reads it."""
 
@@ -44,3 +51,17 @@ def public_hints(error: CohortsumError) -> tuple[tuple[str, str], ...]:
     if not isinstance(error, LimitError) or error.retry_after_s is None:
         return ()
     return ((RETRY_AFTER, str(max(1, math.ceil(error.retry_after_s * 1000)))),)
+
+
+@asynccontextmanager
+async def guarded(call: str, context: Context, tally: Tally) -> AsyncGenerator[None]:
+    """Turn our errors into a status and a public sentence, and log and count what happened."""
+    try:
+        yield
+    except CohortsumError as error:
+        tally.note(call, error)
+        log.warning("call.refused", call=call, error=type(error).__name__, sentence=error.message)
+        await context.abort(*public_fault(error), public_hints(error))
+    except OSError as error:  # the spool's disk
+        log.error("call.failed", call=call, error=type(error).__name__, errno=error.errno)
+        await context.abort(*public_fault(StoreError("the spool's disk refuses a write")))

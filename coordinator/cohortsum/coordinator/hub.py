@@ -19,6 +19,7 @@ from sqlalchemy import select
 from cohortsum.coordinator.amendment import find_earlier
 from cohortsum.coordinator.bundle import Binder
 from cohortsum.coordinator.clock import Clock, SystemClock
+from cohortsum.coordinator.committee_desk import CommitteeDesk
 from cohortsum.coordinator.evidence import EvidenceBook
 from cohortsum.coordinator.items import IN_REVIEW
 from cohortsum.coordinator.limits import AS_BUILT, Limits
@@ -81,6 +82,7 @@ class Place:
         limits: what callers may ask for.
         evidence: folder for evidence against sites, which needs ``papers``; None: none is kept.
         trustee: who is asked for keys in two-key mode; None: nobody, and such studies are refused.
+        desk: carries the runs of committees; None: such studies are refused.
     """
 
     store: Store
@@ -93,6 +95,7 @@ class Place:
     limits: Limits = AS_BUILT
     evidence: Path | None = None
     trustee: Trustee | None = None
+    desk: CommitteeDesk | None = None
 
     @property
     def book(self) -> EvidenceBook | None:
@@ -187,6 +190,8 @@ class Hub:
                 f"study {study.study}: two_key needs the trustee, and this coordinator has no address of one; its operator sets "
                 "'trustee' in coordinator.yaml"
             )
+        if study.protection.mode == "committee" and self._place.desk is None:
+            raise RefusedError(f"study {study.study}: this coordinator carries no runs of committees")
         async with self._taking:
             if study.digest in self._runners or self._state(study.digest) is not None:
                 return study.digest
@@ -440,6 +445,7 @@ class Hub:
             lambda: find_earlier(place.store, plan, self.roll),
             place.book,
             self._lock(plan, signed),
+            place.desk,
         )
         self._forget_ended()
         self.adopt(runner)

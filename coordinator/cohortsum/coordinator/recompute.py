@@ -81,6 +81,11 @@ def gated_again(
         ConfigurationError: a text is no remedy.
         RefusedError: the study did not finish its rounds, or a remedy does not fit.
     """
+    if plan.study.protection.mode == "committee":
+        raise RefusedError(
+            "nobody holds the counts that a committee kept closed, so its tables cannot be computed again; withhold the item, and ask "
+            "in a new version of the study"
+        )
     if material.review.unfinished:
         raise RefusedError(
             "the study's last round did not open, so its tables cannot be computed again; withhold the item"

@@ -200,6 +200,30 @@ class StudyRecord:
             )
             note(session, Deed(DeedKind.SUM_OPENED, self.study.digest, context))
 
+    def committee_answered(
+        self, context: bytes, key: RoundKey, dealers: Sequence[int], results: bytes, last: bool
+    ) -> None:
+        """Note that a committee answered; ``results`` is the digest of what its members signed.
+
+        The last run of a study stands among the rounds, so that a result belongs to one.
+        """
+        with self._store.transaction() as session:
+            if last:
+                session.add(
+                    RoundRow(
+                        context=context.hex(),
+                        study=self._digest,
+                        round_id=key.round_id.hex(),
+                        iteration=key.iteration,
+                        attempt=key.attempt,
+                        state="opened",
+                        survivors=self.listed(dealers),
+                        opened=now(),
+                        ended=now(),
+                    )
+                )
+            note(session, Deed(DeedKind.COMMITTEE_ANSWERED, self.study.digest, context, results))
+
     def iterations(self) -> tuple[OpenedIteration, ...]:
         """Return the opened rounds of the study, in their order."""
         with self._store.transaction() as session:

@@ -21,6 +21,8 @@ import structlog
 from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.attempt import ASK_AGAIN_S, Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
+from cohortsum.coordinator.committee_course import Answered, answered
+from cohortsum.coordinator.committee_desk import CommitteeDesk
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
 from cohortsum.coordinator.evidence import EvidenceBook
@@ -34,7 +36,14 @@ from cohortsum.coordinator.resuming import resumable
 from cohortsum.coordinator.sealing import SealedRounds, sealed_folder
 from cohortsum.coordinator.spool import WORD_BYTES, Upload
 from cohortsum.coordinator.store import Store
-from cohortsum.crypto.errors import CohortsumError, FencedError, RemoteProtocolError, StoreError
+from cohortsum.crypto.errors import (
+    CohortsumError,
+    FencedError,
+    RemoteProtocolError,
+    RoundFailedError,
+    StoreError,
+    StudyFileError,
+)
 from cohortsum.crypto.failpoints import reach
 from cohortsum.protocol.approvals import approval_context, read_approval
 from cohortsum.protocol.context import ROUND_ID_BYTES, RoundKey
@@ -44,7 +53,9 @@ from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
+from cohortsum.study.committee_members import members_of
 from cohortsum.study.definition.signing import SignedStudy
+from cohortsum.study.disclosure.committee_gate import committee_gate
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.regimens import regime_of_sites
 from cohortsum.study.planning import StudyPlan, by_block
@@ -108,6 +119,7 @@ class StudyRunner:
         earlier: finds the released version that this one may build on.
         evidence: where evidence against sites is kept; None: nowhere.
         lock: the trustee, in two-key mode.
+        desk: carries the runs of a committee.
 
     Attributes:
         kind_of_attempt: the class of its attempts.
@@ -133,8 +145,11 @@ class StudyRunner:
         earlier: Callable[[], Earlier | None] = lambda: None,
         evidence: EvidenceBook | None = None,
         lock: RoundLock | None = None,
+        desk: CommitteeDesk | None = None,
     ) -> None:
         self.plan, self.over = plan, False
+        self._desk = desk
+        self._answering: asyncio.Task[Answered | str] | None = None
         self._signed, self._roster, self._signer = signed, roster, signer
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier, self._evidence = pace, earlier, evidence
@@ -212,6 +227,8 @@ class StudyRunner:
             return
         self._stopped = (state, reason)
         await self.enrolment.end()
+        if self._answering is not None:
+            self._answering.cancel()
         if self._current is not None:
             await self._current.abort(reason)
 
@@ -260,6 +277,8 @@ class StudyRunner:
             self._regimens[self._record.id_of(index)] = said.regimen
         if len(approving) < least:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
+        if self.plan.study.protection.mode == "committee":
+            return await self._by_committee()
         course = Course(self.plan)
         for held in self._record.iterations():
             self._serve_earlier(course, held)
@@ -506,6 +525,66 @@ class StudyRunner:
         await self._write(document)
         return Outcome(document, waits_for(self.plan.study, document))
 
+    async def _by_committee(self) -> Outcome:
+        """Have a committee answer a study: no round follows, but its runs, again from the first where one fails."""
+        enrolment, protection = self.enrolment, self.plan.round.protection
+        least, bound = max(protection.min_sites, protection.suppliers_least), tuple[int, ...]()
+        try:
+            members, reason = frozenset(members_of(self.plan.study, self._roster)), "no attempt was made"
+        except StudyFileError as error:  # one was denied
+            return Outcome(None, error.message)
+        if self._desk is None:
+            return Outcome(None, "this coordinator carries no runs of committees")
+        for attempt in range(1, protection.max_attempts + 1):
+            await enrolment.gather(bound)
+            absent = enrolment.absent(bound)
+            if self._stopped is not None or (bound and absent):
+                return Outcome(
+                    None, reason if self._stopped is not None else _incomplete(self._record.listed(absent))
+                )
+            present = bound or tuple(index for index in enrolment.approvals if index not in absent)
+            if away := sorted(members - set(present)):
+                return Outcome(
+                    None, f"a committee needs all of its members, and absent is {self._record.listed(away)}"
+                )
+            if len(present) < least:
+                return Outcome(None, f"{len(present)} sites are present, {least} are required")
+            self._record.enter("running")
+            self._answering = asyncio.create_task(
+                answered(self._desk, self.plan, self._roster, present, attempt, self._record)
+            )
+            try:
+                found = await self._answering
+            except asyncio.CancelledError:
+                if self._stopped is None:
+                    self._answering.cancel()
+                    raise
+                return Outcome(None, reason)
+            except RoundFailedError as error:
+                bound, reason = present, error.message
+                self._log.info("committee.attempt_failed", attempt=attempt, reason=reason)
+                continue
+            if isinstance(found, str):
+                return Outcome(None, found)
+            return await self._publish_answers(found)
+        return Outcome(None, reason)
+
+    async def _publish_answers(self, found: Answered) -> Outcome:
+        """Put the tables that a committee answered through their gate, and what it lets through into the queue, or out."""
+        opened = OpenedIteration(found.context, found.key, found.dealers, found.dealers, {})
+        sites = tuple(map(self._record.id_of, found.dealers))
+        regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in sites})
+        base = result_document(self.plan, self._roster, [opened], regime, names=self._record.names)
+        async with self._record.releasing:
+            gate = partial(committee_gate, self.plan.study, found.tables, regime)
+            items = first_items(self.plan.study, found.tables, await asyncio.to_thread(gate))
+            document = with_items(base, items)
+            reach("hub.published.before")
+            self._record.computed(found.context, found.dealers, document, {}, Review(regime, {}, ""), items)
+            reach("hub.published.noted")
+        await self._write(document)
+        return Outcome(document, waits_for(self.plan.study, document))
+
     async def _released(self) -> Outcome | None:
         """Return the outcome of a study whose rounds were over before a restart, its files written if they were not yet."""
         document = self._record.document()
@@ -522,6 +601,8 @@ class StudyRunner:
     async def _leave(self) -> None:
         """Send away whoever still waits for something of this study."""
         self.over = True
+        if self._desk is not None:
+            self._desk.forget(self.plan.study.digest)
         for box in self._boxes.values():
             box.arrived.set()
         await self.enrolment.end()

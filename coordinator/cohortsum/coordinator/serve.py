@@ -142,6 +142,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
     """Take up the studies and serve them."""
     from cohortsum.coordinator.audit_log import AUDIT
     from cohortsum.coordinator.bundle import papers_in
+    from cohortsum.coordinator.committee_desk import CommitteeDesk
     from cohortsum.coordinator.evidence import EVIDENCE
     from cohortsum.coordinator.hub import Hub, Place
     from cohortsum.coordinator.metrics import Tally, served_metrics
@@ -173,7 +174,7 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
         store.note(Deed(DeedKind.STARTED, by=config.identity))
         pace = Pace(config.enrol_s, config.gather_s, config.step_max_s)
         tally, teller = Tally(), Messenger(config.notices, config.identity, folder)
-        papers = papers_in(config, folder)
+        papers, desk = papers_in(config, folder), CommitteeDesk(key)
         place = Place(
             store,
             config.spool,
@@ -185,10 +186,17 @@ async def _listening(config: CoordinatorConfig, folder: Path, token: int) -> "As
             config.limits,
             folder / EVIDENCE,
             None if config.trustee is None else TrusteeClient(config.trustee, key, lambda: book.roll),
+            desk,
         )
         hub = Hub(lambda: book.roll, key, place)
         server, port = secure_server(
-            ConsortiumService(hub, tally), lambda: book.roll, key, config.listen, config.limits, config.allow
+            ConsortiumService(hub, tally),
+            lambda: book.roll,
+            key,
+            config.listen,
+            config.limits,
+            config.allow,
+            desk,
         )
         await hub.resume()
         await server.start()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -12,7 +12,9 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from cohortsum.coordinator.addresses import Network
 from cohortsum.coordinator.callers import CALLERS, Context, identify
-from cohortsum.coordinator.faults import public_fault, public_hints
+from cohortsum.coordinator.committee_desk import CommitteeDesk
+from cohortsum.coordinator.committee_service import CommitteeService
+from cohortsum.coordinator.faults import guarded
 from cohortsum.coordinator.gate import Gate
 from cohortsum.coordinator.hub import Hub
 from cohortsum.coordinator.limits import AS_BUILT, Limits, server_options
@@ -26,10 +28,8 @@ from cohortsum.coordinator.status import StudyStatus
 from cohortsum.crypto.certificates import certify, trust_anchor
 from cohortsum.crypto.errors import (
     AuthenticationError,
-    CohortsumError,
     ConfigurationError,
     RemoteProtocolError,
-    StoreError,
 )
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import (
@@ -44,7 +44,7 @@ from cohortsum.protocol.transcript_wire import transcript_to_wire
 from cohortsum.report.item_file import item_to_json
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.definition.withdrawal import Withdrawal
-from cohortsum.wire.v1 import round_pb2, service_pb2, service_pb2_grpc
+from cohortsum.wire.v1 import committee_pb2_grpc, round_pb2, service_pb2, service_pb2_grpc
 
 MAX_WAIT_S = 30.0
 CERTIFICATE_LIFETIME = timedelta(days=30)
@@ -52,20 +52,6 @@ READERS = (Role.CHECKER, Role.SITE, Role.AUDITOR)
 """Roles that may see values before they have left."""
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
-
-
-@asynccontextmanager
-async def guarded(call: str, context: Context, tally: Tally) -> AsyncGenerator[None]:
-    """Turn our errors into a status and a public sentence, and log and count what happened."""
-    try:
-        yield
-    except CohortsumError as error:
-        tally.note(call, error)
-        log.warning("call.refused", call=call, error=type(error).__name__, sentence=error.message)
-        await context.abort(*public_fault(error), public_hints(error))
-    except OSError as error:  # the spool's disk
-        log.error("call.failed", call=call, error=type(error).__name__, errno=error.errno)
-        await context.abort(*public_fault(StoreError("the spool's disk refuses a write")))
 
 
 class ConsortiumService(service_pb2_grpc.ConsortiumServicer):
@@ -291,6 +277,7 @@ def secure_server(
     listen: str,
     limits: Limits = AS_BUILT,
     allow: Sequence[Network] = (),
+    committee: CommitteeDesk | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a server, not started yet, and its port; with TLS 1.3, and both ends prove an identity of the roster.
 
@@ -304,19 +291,22 @@ def secure_server(
         listen: host and port; port 0 picks a free one.
         limits: what callers may ask for.
         allow: networks from which one may call; empty for all.
+        committee: the runs of committees; None for a coordinator that has none.
 
     Raises ConfigurationError where the address cannot be listened on.
     """
     gate = Gate(roll, limits, allow, service.tally)
     server = grpc.aio.server(interceptors=(gate,), options=server_options(limits))
     service_pb2_grpc.add_ConsortiumServicer_to_server(service, server)
+    desk = committee or CommitteeDesk(key)
+    committee_pb2_grpc.add_CommitteeServicer_to_server(CommitteeService(desk, roll, service.tally), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
-    desk = CertificateDesk(roll, key, listen.rpartition(":")[0])
-    first = desk.renewed()
+    certificates = CertificateDesk(roll, key, listen.rpartition(":")[0])
+    first = certificates.renewed()
     if first is None:
         raise AssertionError("the first certificate is new")
     due = cast(
-        "Callable[[], grpc.ServerCertificateConfiguration]", desk.renewed
+        "Callable[[], grpc.ServerCertificateConfiguration]", certificates.renewed
     )  # None: no change, says gRPC
     credentials = grpc.dynamic_ssl_server_credentials(first, due, require_client_authentication=True)
     try:

@@ -49,6 +49,8 @@ def kept_transcript(store: Store, context: bytes, roster: Roster) -> Transcript:
     """Return the transcript of a round as it is kept; ``roster`` is the study's, denied identities included."""
     with store.transaction() as session:
         row = session.get_one(RoundRow, context.hex())
+        if not row.opening:
+            raise RefusedError("a committee answered there; its runs leave no transcript")
         opening = packet_from_bytes(row.opening).envelope
         message = decode(opening.kind, opening.payload)
         dealt = message.dealt.hex() if isinstance(message, Opening) else ""

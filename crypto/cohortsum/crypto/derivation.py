@@ -19,6 +19,11 @@ AUDIT = {
     "words": "cohortsum/v1/audit/words",
     "seeds": "cohortsum/v1/audit/seeds",
 }
+COMMITTEE = {
+    "key": "cohortsum/v1/committee/key",
+    "deal": "cohortsum/v1/committee/deal",
+    "frame": "cohortsum/v1/committee/frame",
+}
 
 
 def derive(secret: SecretBytes, context: bytes, label: str, *info: bytes, size: int = 32) -> SecretBytes:

@@ -52,6 +52,8 @@ def decide_by_policy(
 
 def describes(entry: AutoApproval, study: FrozenStudy, statistician: str, now: datetime) -> bool:
     """Return whether an entry of the policy describes a study in every respect."""
+    if study.protection.mode == "committee":
+        return False  # exact quantiles, and trust in its members: neither is described here
     kinds = {spec.kind for spec in study.analyses.values()}
     epsilon = study.privacy.epsilon
     if entry.max_epsilon is not None and (epsilon is None or epsilon > entry.max_epsilon):

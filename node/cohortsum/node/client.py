@@ -148,6 +148,10 @@ class Connection:
 
     def stub(self) -> "service_pb2_grpc.ConsortiumAsyncStub":
         """Return what calls go through now."""
+        return checked_stub(self.channel())
+
+    def channel(self) -> grpc.aio.Channel:
+        """Return the channel of now."""
         now, today = time.monotonic(), datetime.now(UTC)
         # a machine that slept was not counted by the first clock, and the second may be set back
         if self._channel is None or now - self._made > RENEW_S or today > self._renew:
@@ -155,7 +159,7 @@ class Connection:
             self._channel = secure_channel(self._line, self._signer, self._roster)
             if old is not None:  # calls that are under way may end
                 self._closing = asyncio.create_task(old.close(grace=CALL_TIMEOUT_S))
-        return checked_stub(self._channel)
+        return self._channel
 
 
 class Caller:
@@ -176,11 +180,19 @@ class Caller:
 
         Raises RoundFailedError where the coordinator refuses, with its sentence, and LineError when patience is at an end.
         """
+        return await self._repeated(lambda: call(self._connection.stub()))
+
+    async def on_channel(self, call: Callable[[grpc.aio.Channel], Awaitable[R | None]]) -> R:
+        """Return what a call of another service than the consortium's returns; otherwise as `call`."""
+        return await self._repeated(lambda: call(self._connection.channel()))
+
+    async def _repeated(self, call: Callable[[], Awaitable[R | None]]) -> R:
+        """As `call`."""
         pause_s, failing_s = FIRST_PAUSE_S, 0.0
         while True:
             began_s, target = time.monotonic(), self._connection.target
             try:
-                reply = await call(self._connection.stub())
+                reply = await call()
             except grpc.aio.AioRpcError as error:
                 later_s = retry_after_s(error)
                 again = error.code() in TRY_AGAIN or later_s is not None or error.details() == BROKE_OFF

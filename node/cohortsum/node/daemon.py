@@ -17,6 +17,7 @@ from cohortsum.node import inbox
 from cohortsum.node.auto_approval import decide_by_policy
 from cohortsum.node.board import Board, StudyLine
 from cohortsum.node.client import CALL_TIMEOUT_S, Caller, NodeClient, in_thread, list_studies
+from cohortsum.node.committee.following import follow
 from cohortsum.node.decisions import Asked, Decision, DecisionBook, decide
 from cohortsum.node.joining import Site
 from cohortsum.node.ledger import Ledger
@@ -323,7 +324,7 @@ class Daemon:
                 return True
             here.line.here, here.line.reason = "takes part", ""
             self._write()
-            await client.follow(here.asked.plan.study.digest)
+            await follow(self._caller, client, session, self._folder, here.asked.plan.study.digest)
             here.line.here = "over"
             return True
         finally:

@@ -14,6 +14,7 @@ import structlog
 
 from cohortsum.crypto.errors import DataError, PolicyError
 from cohortsum.node import inbox
+from cohortsum.node.committee_rules import check_by_committee, check_supplied
 from cohortsum.node.config import PolicyConfig, TablesConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, DecisionBook
 from cohortsum.node.evidence import EvidenceBook, evidence_in
@@ -171,6 +172,10 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
         )
     site.ledger.epochs.bind_version(study.study, study.version)
     floors = floors_for(study, site.policy)
+    committee = study.protection.mode == "committee"
+    if committee:
+        own, whole = site.signer.identity.index, status_of(site.policy) is Status.PROTECTED
+        check_by_committee(plan, pinned, own, site.policy, floors, whole)
     cohort = plan.cohort
     needs = Needs(study.variables, cohort.required, cohort.reads - cohort.required)
     tables = open_tables(site.tables, needs, site.scratch)
@@ -213,6 +218,8 @@ def join(site: Site, study: FrozenStudy, plan: StudyPlan, pinned: Roster) -> Joi
             supplied = allowed.supplied
             for item, reason in allowed.left_out.items():
                 log.warning("study.not_supplied", site=name, study=study.study, item=item, reason=reason)
+        if committee:
+            check_supplied(plan, supplied)
         if spending is not None:
             site.ledger.budget.reserve(study, spending, budget_of(site.policy))
     except BaseException:

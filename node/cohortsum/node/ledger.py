@@ -25,6 +25,7 @@ from cohortsum.node.epochs import REBUILT, Epochs
 from cohortsum.node.ledger_file import LedgerFile, now
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.audit_check import Examined
+from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.effects import (
     Answered,
     ContextSpent,
@@ -132,6 +133,39 @@ class Ledger:
             deed = deed_of(study, record)
             if deed is not None:
                 self._file.note(deed)
+
+    def write_shares(
+        self,
+        study: bytes,
+        context: bytes,
+        key: RoundKey,
+        plan: bytes,
+        dealers: Sequence[int],
+        people: Mapping[str, PeopleSet],
+    ) -> None:
+        """Make durable that this site deals shares of its numbers in a committee's run. Raises StoreError if it cannot be.
+
+        No count of masked inputs is touched: there is none here, and nothing of the run is proven to others later.
+
+        Args:
+            study: digest of the study.
+            context: of the run.
+            key: of the run; its iteration is the stage.
+            plan: digest of what is computed.
+            dealers: roster indices of the sites that deal.
+            people: the people sets that enter, by name; none where no rule is about people.
+        """
+        with self._file.transaction():
+            self._database.execute(
+                "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?)",
+                (context, study, key.round_id, key.iteration, key.attempt, now()),
+            )
+            everybody = frozenset(dealers)
+            self._spend(ContextSpent(context, plan, plan, plan, everybody, everybody), people)
+            self._database.execute(
+                "INSERT OR IGNORE INTO facts VALUES ('status', ?)", (Status.DERIVABLE.value,)
+            )
+            self._file.note(Deed(DeedKind.SHARES_DEALT, study, context, plan))
 
     def note(self, deed: Deed) -> None:
         """Write a line of the audit log; raises StoreError if it cannot be written."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cohortsum.crypto.errors import CohortsumError, PolicyError
 from cohortsum.node.budget_view import forecast_budget
+from cohortsum.node.committee_rules import check_by_committee, check_supplied
 from cohortsum.node.config import NodeConfig, load_node_config, load_policy_config
 from cohortsum.node.decisions import Decision, read_asked, read_decisions
 from cohortsum.node.doctor_data import check_snapshot
@@ -118,6 +119,8 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
     findings.append(
         _tried("policy", f"profile {policy.profile} allows it", lambda: floors_for(study, policy))
     )
+    if study.protection.mode == "committee":
+        findings.append(_committee(folder, config.site, plan))
     findings.append(forecast_budget(folder, plan))
     findings.append(check_snapshot(folder, config, study))
     findings.append(_versions(folder, study))
@@ -141,6 +144,9 @@ def preview(folder: Path, signed: SignedStudy) -> Preview:
         rule, left_out = _people_rule(folder, config.site, plan, tables, supplied)
         findings.append(rule)
         supplied -= left_out.keys()
+        if study.protection.mode == "committee":
+            said = "this site supplies the study as a whole"
+            findings.append(_tried("whole study", said, lambda: check_supplied(plan, supplied)))
         sizes = _sizes(plan, tables)
         _, values = plan.contribution(tables.batches, plan.round.blocks, supplied)
         leaving = _leaving(plan, supplied, sizes, values)
@@ -188,6 +194,21 @@ def _tried(name: str, sentence: str, rule: Callable[[], object]) -> Finding:
     except CohortsumError as error:
         return from_error(name, error.message)
     return ok(name, sentence)
+
+
+def _committee(folder: Path, site: str, plan: StudyPlan) -> Finding:
+    """Return whether this site's rules let a committee answer."""
+
+    def rule() -> None:
+        policy, pinned = (
+            load_policy_config(folder / "policy.yaml"),
+            load_pin(folder).of_version(plan.study.roster),
+        )
+        protected = status_of(policy) is Status.PROTECTED
+        own = pinned.sites.get(SiteId(site))
+        check_by_committee(plan, pinned, own, policy, floors_for(plan.study, policy), protected)
+
+    return _tried("committee", "the rules here let a committee answer it", rule)
 
 
 def _expiry(study: FrozenStudy, now: datetime) -> Finding:

@@ -24,6 +24,7 @@ from cohortsum.crypto.failpoints import reach
 from cohortsum.crypto.masks import Vector
 from cohortsum.crypto.noise import NoiseStream
 from cohortsum.crypto.secret import SecretBytes
+from cohortsum.node.committee.study import StudyPart
 from cohortsum.node.course import Course
 from cohortsum.node.epochs import closed_epoch
 from cohortsum.node.evidence import Presented
@@ -35,6 +36,7 @@ from cohortsum.node.tables.reader import content_digest
 from cohortsum.protocol.approvals import ApprovalBook, decline
 from cohortsum.protocol.audit import Deed, DeedKind
 from cohortsum.protocol.burial import read_burial
+from cohortsum.protocol.committee.effects import Identity
 from cohortsum.protocol.context import RoundKey
 from cohortsum.protocol.denylist import without_denied
 from cohortsum.protocol.effects import (
@@ -108,6 +110,16 @@ class StudySession:
     def tick_s(self) -> float:
         """The grid on which answers leave, in seconds: the study's, once there is one."""
         return DEFAULT_TICK_S if self._joined is None else self._joined.plan.study.deadlines_s.tick
+
+    def committee(self) -> tuple[Identity, StudyPart] | None:
+        """Return who this site is in the runs of its study's committee, and what it brings; None in other modes, or out of the study."""
+        joined = self._joined
+        if joined is None or joined.plan.study.protection.mode != "committee":
+            return None
+        study = joined.plan.study
+        roster = without_denied(joined.pinned, self._site.deny())
+        identity = Identity(roster, self._site.signer, study.digest, study.epoch)
+        return identity, StudyPart(self._site, joined)
 
     def consider(self, signed: SignedStudy) -> Packet:
         """Return this site's signed answer to a study: its approval, or `not taking part`.
@@ -221,6 +233,8 @@ class StudySession:
 
     def _where(self) -> Course:
         """Return where this site stands; raises RemoteProtocolError where the study has had its last round."""
+        if self._joined is not None and self._joined.plan.study.protection.mode == "committee":
+            raise RemoteProtocolError("R0.13", "a committee answers this study; it has no round of sums")
         if self._course is None or self._course.over:
             raise RemoteProtocolError("R0.13", "this study has had its last round here")
         return self._course

@@ -5,6 +5,7 @@ Sizes follow from what an honest peer can have to say in a consortium of `MAX_SI
 - *A packet of a site* is greatest when it deals shares ahead: per holder and secret three commitments of 32 bytes, and a sealed
   package of three shares with their tags, for this round and up to `MAX_AHEAD` more: 1000 * 65 * 192 bytes, below 13 MB.
 - *A packet for a site* is one payload and its attachments, half of `MAX_MESSAGE_BYTES` each.
+- *A committee member's inputs* are one sealed package of every dealer, 200 of 64 KiB; its frames leave in pieces of a megabyte.
 - *A study* is its canonical text. *A list* has `MAX_LISTED` entries at most. What has no such bound (result documents, bundles, data
   words) travels in pieces of `MAX_CHUNK_BYTES`.
 
@@ -22,6 +23,7 @@ from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
 RETRY_AFTER = "retry-after-ms"
 """Key in the trailing metadata of a refused call: whole milliseconds after which the same call may be taken."""
 SERVICE = "cohortsum.wire.v1.Consortium"
+COMMITTEE = "cohortsum.wire.v1.Committee"
 TRUSTEE = "cohortsum.wire.v1.Trustee"
 HEALTH = "grpc.health.v1.Health"
 KIB, MIB = 1024, 1024 * 1024
@@ -65,6 +67,8 @@ SIZES: Mapping[str, Sizes] = {
     f"/{SERVICE}/GetReleaseItem": Sizes(QUESTION, PIECE),
     f"/{SERVICE}/Decide": Sizes(MIB, DONE),
     f"/{SERVICE}/GetBundle": Sizes(QUESTION, PIECE),
+    f"/{COMMITTEE}/CommitteeNext": Sizes(QUESTION, 16 * MIB),
+    f"/{COMMITTEE}/CommitteeSend": Sizes(2 * MIB, DONE),
     f"/{HEALTH}/Check": Sizes(QUESTION, DONE),
 }
 """Every call of the coordinator, by its path."""

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from cohortsum.study.catalogue.rules import RULES_BY_ID
 from cohortsum.study.disclosure.own_rules import OWN_RULES
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.verdict import RuleResult
-from cohortsum.study.results import Absent, Cell, Status
+from cohortsum.study.results import HIDDEN, Absent, Cell, Status
 
 
 def hiding_reasons(rules: Iterable[RuleResult]) -> frozenset[str]:

@@ -4,7 +4,7 @@ A block of the new version is *unchanged* if the earlier version planned it too,
 suppliers, and everything it is computed from is the same: the cohort (`same_cohort`), the entry of its analysis but for lists
 of outcomes and what is only done with opened sums, and the declaration of every variable that enters. Where complete cases are
 taken over all outcomes, the outcomes must be the same too. A study whose sums sites see before release asks everything anew: they
-recompute whole rounds; so does one with noise, which is fresh at every opening. Sites and coordinator derive this from the signed bytes alone.
+recompute whole rounds; so does one with noise, which is fresh at every opening, and what a committee answers is no block. Sites and coordinator derive this from the signed bytes alone.
 """
 
 import json
@@ -23,6 +23,8 @@ def unchanged_blocks(old: StudyPlan, new: StudyPlan) -> frozenset[str]:
     same_people = (
         before.study == after.study and before.version < after.version and same_cohort(before, after)
     )
+    if "committee" in (before.protection.mode, after.protection.mode):
+        return frozenset()  # a committee opens no blocks
     rounds = (old.round, new.round)
     if not same_people or old.round.epoch != new.round.epoch or any(one.seen or one.noise for one in rounds):
         return frozenset()

@@ -47,6 +47,7 @@ from cohortsum.study.statistics.curves import Curve
 from cohortsum.study.statistics.descent import Schedule
 from cohortsum.study.statistics.design import NOTHING, build_design
 from cohortsum.study.statistics.dp_sgd import DpSgd
+from cohortsum.study.statistics.exact_quantiles import ExactQuantiles
 from cohortsum.study.statistics.families import FAMILIES
 from cohortsum.study.statistics.glm import Glm
 from cohortsum.study.statistics.group_tests import GroupTests
@@ -143,12 +144,20 @@ def _statistic(study: FrozenStudy, spec: AnalysisSpec, where: Where | None) -> S
             )
         case QuantilesSpec():
             banded = tuple(Banded(numbers[name], cuts) for name, cuts in spec.bands.items())
+            groups = Groups(tuple(factors[name] for name in spec.by), banded)
+            variables = tuple(numbers[name] for name in spec.variables)
+            if spec.step is not None:
+                least = study.protection.min_cell
+                assert least is not None, "a frozen study in mode committee has one"  # noqa: S101
+                return ExactQuantiles(
+                    spec.name, variables, spec.probabilities, spec.step, groups, least, where
+                )
             request = Request(
                 analysis=spec.name,
-                variables=tuple(numbers[name] for name in spec.variables),
+                variables=variables,
                 probabilities=spec.probabilities,
                 edges=spec.edges,
-                groups=Groups(tuple(factors[name] for name in spec.by), banded),
+                groups=groups,
                 refine=spec.refine,
                 min_bin=spec.min_bin,
                 where=where,

@@ -28,6 +28,7 @@ from cohortsum.protocol.unlocking import trustee_of
 from cohortsum.study.batch import Batch
 from cohortsum.study.building import statistic_of
 from cohortsum.study.cohort import Cohort
+from cohortsum.study.committee_members import check_committee
 from cohortsum.study.definition import FrozenStudy
 from cohortsum.study.noising import honest_sites, noising_of, regrid
 from cohortsum.study.results import Status, Table
@@ -349,6 +350,7 @@ def plan_study(study: FrozenStudy, roster: Roster) -> StudyPlan:
             f"study {study.study}: written for roster version {study.roster}, this is version {roster.version}; "
             "use that roster or change the field 'roster'"
         )
+    check_committee(study, roster)
     protection = protection_of(study)
     invited = len(roster.sites)
     if not allowed_sizes(invited, protection):

@@ -28,6 +28,8 @@ class Absent:
 
 
 NO_DATA = Absent("no data")
+HIDDEN = Absent("hidden: primary_suppression, complement_suppression")
+"""What stands for every hidden count, small or not: the mark must not tell which ones are small."""
 INTERCEPT = "intercept"
 """The name of that coefficient, in study files and in tables."""
 

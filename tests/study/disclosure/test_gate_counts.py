@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from cohortsum.study.batch import Batch
 from cohortsum.study.definition import CrosstabSpec
 from cohortsum.study.disclosure.crosstabs import Earlier
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.verdict import Gated, Outcome, Regime, Waiver
-from cohortsum.study.results import Absent, Cell, Status
+from cohortsum.study.results import HIDDEN, Absent, Cell, Status
 from tests.study.disclosure.release_of import DPUK, Played, column, of, played, ruled
 
 LINPROG: Any = import_module("scipy.optimize").linprog  # without types; what it returns is converted here

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from cohortsum.study.batch import Batch
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.survival import groups_of_few, joined
 from cohortsum.study.disclosure.verdict import Outcome
-from cohortsum.study.results import Absent, Cell, Table
+from cohortsum.study.results import HIDDEN, Absent, Cell, Table
 from cohortsum.study.statistics.effect_size import cohens_d
 from cohortsum.study.statistics.followed import LifeTable
 from tests.study.disclosure.release_of import DPUK, Played, column, of, played, ruled

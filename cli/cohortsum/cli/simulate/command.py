@@ -89,6 +89,10 @@ def run_simulation(
         raise ConfigurationError(
             "--in-process: in two-key mode the trustee is a process of its own; simulate without --in-process"
         )
+    if in_process and study.protection.mode == "committee":
+        raise ConfigurationError(
+            "--in-process: the members of a committee compute in processes of their own; simulate without --in-process"
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigurationError(
             f"--out {out} is not an empty folder; name another, so that nothing is overwritten"

@@ -58,6 +58,7 @@ _WEIGHTS = {
 _STRICTER_WHEN_MORE = {
     "protection.min_sites": True, "protection.min_participants": True, "protection.min_participants_per_site": True,
     "protection.max_colluding_sites": True, "protection.min_honest_inputs": True, "protection.max_attempts": False,
+    "protection.min_cell": True,
     "privacy.noise": True, "privacy.epsilon": False, "privacy.delta": False,
     "release.checkers.consortium": True, "release.checkers.sites": True, "release.round_to": True,
 }  # fmt: skip

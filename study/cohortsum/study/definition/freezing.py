@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cohortsum.crypto.errors import StudyFileError
+from cohortsum.study.definition.by_committee import MIN_CELL, check_by_committee
 from cohortsum.study.definition.canonical import canonical_bytes, digest_of
 from cohortsum.study.definition.expressions import Condition, render
 from cohortsum.study.definition.frozen import DeadlineSpec, EnrolSpec, FrozenStudy
@@ -41,14 +42,20 @@ def freeze(study: Study) -> FrozenStudy:
     reading = Reading(variables, problems)
     read = {name: _analysis(name, entry, reading) for name, entry in sorted(file.analyses.items())}
     _check_names(file, variables, problems)
-    _check_needs({name: spec for name, (_, spec) in read.items()}, problems)
+    specs = {name: spec for name, (_, spec) in read.items()}
+    _check_needs(specs, problems)
+    check_by_committee(file, specs, variables, problems)
     for name in sorted(set(file.privacy.shares or ()) - read.keys()):
         cure = nearest(name, read, "name analyses of the study")
         problems.add(("privacy", "shares", name), f"the study has no analysis {name!r}; {cure}")
     problems.raise_if_any()
 
+    protection = file.protection
+    if protection.mode == "committee" and protection.min_cell is None:
+        protection = protection.model_copy(update={"min_cell": MIN_CELL})
     expanded = file.model_copy(
         update={
+            "protection": protection,
             "variables": entries,
             "derive": {name: render(expression) for name, expression in derived.items()},
             "cohort": file.cohort.model_copy(
@@ -73,8 +80,8 @@ def freeze(study: Study) -> FrozenStudy:
         include=include,
         epoch=file.cohort.epoch,
         near_duplicate=file.cohort.near_duplicate,
-        analyses=MappingProxyType({name: spec for name, (_, spec) in read.items()}),
-        protection=file.protection,
+        analyses=MappingProxyType(specs),
+        protection=protection,
         privacy=file.privacy,
         release=file.release,
         enrol=EnrolSpec(file.enrol.until, file.enrol.start),

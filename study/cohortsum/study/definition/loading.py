@@ -96,8 +96,8 @@ def _refuse_later(tree: Tree, place: Place) -> None:
         for key in sorted(EXTREMES & set(entry)):
             raise NotInThisVersionError(
                 place.of(("analyses", name, key)),
-                "an extreme is the value of one person, and no protocol opens it safely yet; "
-                "ask for quantiles inside, such as 0.01 and 0.99, or for a histogram",
+                "an extreme is the value of one person; ask for quantiles inside, such as 0.01 and 0.99, or for a histogram; a committee "
+                "finds it as the quantile 0 or 1",
             )
 
 

@@ -93,6 +93,7 @@ class Protection(Section):
     min_honest_inputs: Annotated[int, Field(ge=3, le=2**31 - 1)] = 3
     max_attempts: Count = 2
     committee: tuple[Text, ...] | None = None
+    min_cell: Annotated[int, Field(ge=2, le=2**31 - 1)] | None = None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Self:
@@ -104,6 +105,13 @@ class Protection(Section):
             len(self.committee) not in (3, 5, 7) or len(set(self.committee)) < len(self.committee)
         ):
             raise ValueError("expected a committee of 3, 5 or 7 different sites")
+        if self.min_cell is not None and self.committee is None:
+            raise ValueError("min_cell belongs to mode: committee; remove it")
+        if self.committee is not None and self.max_colluding_sites > (len(self.committee) - 1) // 2:
+            raise ValueError(
+                f"a committee of {len(self.committee)} is opened by {(len(self.committee) + 1) // 2} of its members; name "
+                f"{2 * self.max_colluding_sites + 1} sites for max_colluding_sites: {self.max_colluding_sites}"
+            )
         return self
 
 

@@ -14,8 +14,6 @@ def refuse_unbuilt(study: FrozenStudy) -> None:
             "protection.mode two_key (TenSEAL is not installed here: it has no wheel for this Python)",
             "mode: masking",
         ),
-        (study.protection.mode == "committee", "protection.mode committee", "mode: masking"),
-        (study.protection.committee is not None, "protection.committee", "no committee"),
         (study.enrol.start == "manual", "enrol.start manual", "start: at_deadline"),
         (study.near_duplicate == "reuse", "cohort.near_duplicate reuse", "near_duplicate: stay_out"),
     ]

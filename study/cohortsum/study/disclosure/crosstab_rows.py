@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from cohortsum.study.disclosure.counted_lines import whole
 from cohortsum.study.disclosure.crosstabs import Crossings, cell_name, levels_of
-from cohortsum.study.disclosure.rounding import HIDDEN, Figure, percent
+from cohortsum.study.disclosure.rounding import Figure, percent
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.shown import Shown, all_hidden, count_results
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import NO_DATA, Cell, Status, Table
+from cohortsum.study.results import HIDDEN, NO_DATA, Cell, Status, Table
 from cohortsum.study.statistics.association import associate
 
 
@@ -45,6 +45,13 @@ def crossed_rows(settings: Settings, tables: Sequence[Table], crossings: Crossin
         )
         for table in tables
     )
+
+
+def printed(tables: Sequence[Table], figures: Mapping[str, Figure]) -> tuple[Table, ...]:
+    """Return a crosstab with these counts, and the measures made of them."""
+    (crosstab,) = (table for table in tables if table.kind == "crosstab")
+    shown = _shown(crosstab, figures)
+    return tuple(shown if table is crosstab else _measures(table, shown) for table in tables)
 
 
 def _shown(table: Table, figures: Mapping[str, Figure]) -> Table:

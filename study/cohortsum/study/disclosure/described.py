@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from cohortsum.crypto.errors import RefusedError
 from cohortsum.study.disclosure.counted_lines import FIRST_FIGURE, Line, Place, VariableLines, group_key
 from cohortsum.study.disclosure.crosstabs import PEOPLE, Crossings
-from cohortsum.study.disclosure.rounding import HIDDEN, Figure
+from cohortsum.study.disclosure.rounding import Figure
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.suppression import Held, suppress
 from cohortsum.study.disclosure.tables import Standing
 from cohortsum.study.disclosure.universe import Coordinate, Counted, Universe
-from cohortsum.study.results import Status, Table
+from cohortsum.study.results import HIDDEN, Status, Table
 
 ELSEWHERE = "elsewhere"
 """The people of sites that do not supply the variable."""

@@ -14,11 +14,11 @@ from math import floor, log10
 from cohortsum.study.catalogue.controls import MinimumN, Of
 from cohortsum.study.disclosure.counted_lines import Place, whole
 from cohortsum.study.disclosure.described import Judged
-from cohortsum.study.disclosure.rounding import HIDDEN, mean_of_parts
+from cohortsum.study.disclosure.rounding import mean_of_parts
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.shown import Shown
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import NO_DATA, Absent, Cell, Status, Table
+from cohortsum.study.results import HIDDEN, NO_DATA, Absent, Cell, Status, Table
 from cohortsum.study.statistics.binomial import wilson
 from cohortsum.study.variables import Number
 

@@ -32,7 +32,7 @@ from cohortsum.study.disclosure.figures import (
 from cohortsum.study.disclosure.models import Around, model_rows, nothing_of, too_few_events
 from cohortsum.study.disclosure.printed_size import enclosing_of, of_printed_people, scales, small_groups
 from cohortsum.study.disclosure.settings import Settings, settings_of
-from cohortsum.study.disclosure.shown import Shown, all_hidden, count_results
+from cohortsum.study.disclosure.shown import Shown, all_hidden, count_results, gated
 from cohortsum.study.disclosure.survival import survival_rows
 from cohortsum.study.disclosure.verdict import Gated, Outcome, Regime, RuleResult
 from cohortsum.study.planning import PEOPLE, StudyPlan, Sums
@@ -73,27 +73,16 @@ def cohort_gate(
         earlier: crosstabs that were released before, over the same people.
     """
     settings = settings_of(plan.study, regime)
-    if settings.threshold <= 1 and settings.base == 1 and not settings.rules.rules and not settings.rules.own:
+    if settings.nothing:
         return Gated(tuple(tables))
     people = plan.round.people_of(int(sums[PEOPLE.name][0]))
     gate = _Gate(settings, plan, sums, tables, people, earlier)
-    shown = {name: gate.shown(group) for name, group in _by_analysis(tables).items()}
-    found = [one for group in shown.values() for one in group]
-    results = [result for one in found for result in one.results]
-    waived = [
-        RuleResult(
-            rule,
-            one.table.analysis,
-            Outcome.WAIVED,
-            "set aside by every site that holds to it; see the waivers",
-        )
-        for one in found
-        for rule in sorted(settings.rules.waived)
-    ]
-    return Gated(tuple(one.table for one in found), (*results, *waived))
+    shown = {name: gate.shown(group) for name, group in by_analysis(tables).items()}
+    return gated(settings, [one for group in shown.values() for one in group])
 
 
-def _by_analysis(tables: Sequence[Table]) -> Mapping[str, list[Table]]:
+def by_analysis(tables: Sequence[Table]) -> Mapping[str, list[Table]]:
+    """Return the tables by the analysis that they are of."""
     found: dict[str, list[Table]] = {}
     for table in tables:
         found.setdefault(table.analysis.partition(".")[0], []).append(table)

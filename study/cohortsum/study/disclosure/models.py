@@ -14,11 +14,10 @@ from cohortsum.study.disclosure.counted_lines import whole
 from cohortsum.study.disclosure.figures import BELOW, FEW_DF, significant, strictest_size
 from cohortsum.study.disclosure.own_rules import LEAST_DF, MOST_PARAMETERS
 from cohortsum.study.disclosure.printed_size import printed_people
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.settings import Settings
 from cohortsum.study.disclosure.shown import Shown, all_hidden
 from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import Absent, Cell, Status, Table
+from cohortsum.study.results import HIDDEN, Absent, Cell, Status, Table
 from cohortsum.study.statistics.distributions import t_two_sided
 
 COUNTS = frozenset({"n", "events", "people", "n_reference", "n_level", "observed"})

@@ -22,10 +22,8 @@ from fractions import Fraction
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Suppression
 from cohortsum.study.disclosure.tables import Standing, Tables
-from cohortsum.study.results import NO_DATA, Absent, Status
+from cohortsum.study.results import HIDDEN, NO_DATA, Absent, Status
 
-HIDDEN = Absent("hidden: primary_suppression, complement_suppression")
-"""What stands for every hidden count, small or not: the mark must not tell which ones are small."""
 SMALL = Absent(Status.BELOW_THRESHOLD)
 Figure = int | Absent
 """A count as it is printed."""

@@ -42,6 +42,11 @@ class Settings:
     figures: Mapping[tuple[str, str | None], int]
 
     @property
+    def nothing(self) -> bool:
+        """Whether tables pass as they are."""
+        return self.threshold <= 1 and self.base == 1 and not self.rules.rules and not self.rules.own
+
+    @property
     def rounding(self) -> Rounding:
         """How counts are printed."""
         df = 10 if "residual_df" in self.rules.own else None

@@ -1,11 +1,11 @@
 """A table as it may be shown, with what the rules did to it, and what every kind of table has in common there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cohortsum.study.disclosure.rounding import HIDDEN
 from cohortsum.study.disclosure.settings import Settings
-from cohortsum.study.disclosure.verdict import Outcome, RuleResult
-from cohortsum.study.results import Cell, Status, Table
+from cohortsum.study.disclosure.verdict import Gated, Outcome, RuleResult
+from cohortsum.study.results import HIDDEN, Cell, Status, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,19 @@ def count_results(settings: Settings, table: str, small: bool, further: bool) ->
         ),
         RuleResult("count_rounding", table, Outcome.CHANGED if base > 1 else Outcome.WAIVED, rounded),
     ]
+
+
+def gated(settings: Settings, found: Sequence[Shown]) -> Gated:
+    """Return a release of these tables: what every rule did to each, and which were set aside."""
+    waived = (
+        RuleResult(
+            rule,
+            one.table.analysis,
+            Outcome.WAIVED,
+            "set aside by every site that holds to it; see the waivers",
+        )
+        for one in found
+        for rule in sorted(settings.rules.waived)
+    )
+    results = (result for one in found for result in one.results)
+    return Gated(tuple(one.table for one in found), (*results, *waived))

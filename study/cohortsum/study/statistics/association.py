@@ -12,7 +12,7 @@ from math import exp, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from cohortsum.study.results import NO_DATA, Absent, Cell, Status
+from cohortsum.study.results import HIDDEN, NO_DATA, Absent, Cell, Status
 from cohortsum.study.statistics.distributions import chi2_upper, normal_quantile
 
 EMPTY_CELL = Absent("a cell is empty")
@@ -58,7 +58,7 @@ class Association:
 
 def withheld(status: Status) -> Association:
     """Return no measure at all, for the reason in ``status``."""
-    why = Absent(status)
+    why = HIDDEN if status is Status.HIDDEN else Absent(status)
     return Association(why, (why, why, why), why, _no_interval(why), _no_interval(why), status)
 
 

@@ -17,6 +17,7 @@ from cohortsum.study.batch import Batch
 from cohortsum.study.results import (
     ASSOCIATION_COLUMNS,
     CROSSTAB_COLUMNS,
+    HIDDEN,
     NO_DATA,
     Absent,
     Cell,
@@ -24,6 +25,7 @@ from cohortsum.study.results import (
     Table,
 )
 from cohortsum.study.statistics.association import associate, withheld
+from cohortsum.study.statistics.by_committee import CountTable, Found
 from cohortsum.study.statistics.counts_noised import COUNTS_NOTE, forecast_count, places_part, whole
 from cohortsum.study.statistics.crossing import NOWHERE, Crossing
 from cohortsum.study.statistics.crosstab_noised import CROSSTAB_NOISE_COLUMNS, PERCENT_NOTE, noised_cells
@@ -83,22 +85,18 @@ class Crosstab(Statistic):
 
     def finish(self, sums: Sums) -> tuple[Table, ...]:
         """Return the cells with their percentages and, of two or more factors, a table of measures per layer."""
-        counts, opened = self._counts(sums)
-        names = tuple(factor.name for factor in self.factors)
-        rows: list[tuple[Cell, ...]] = []
-        for cell, (layer, row, column) in zip(self._crossing.cells, np.ndindex(counts.shape), strict=True):
-            here, known = counts[layer], opened[layer]
-            if not known[row, column]:
-                unknown = Absent(Status.TOO_FEW_SITES)
-                rows.append((*cell, unknown, unknown, unknown, Status.TOO_FEW_SITES.value))
-                continue
-            count = int(here[row, column])
-            of_row = _percent(count, here[row], known[row])
-            of_column = _percent(count, here[:, column], known[:, column])
-            rows.append((*cell, count, of_row, of_column, Status.OK.value))
-        columns = (*names, *CROSSTAB_COLUMNS)
-        cells = Table(self.name, "crosstab", columns, tuple(rows), self._notes(sums))
-        return (cells,) if len(names) == 1 else (cells, self._measures(counts, opened))
+        return self._tables(*self._counts(sums), self._notes(sums), Status.TOO_FEW_SITES)
+
+    def count_tables(self) -> tuple[CountTable, ...]:
+        """Return one table, of all cells; those in none are not told."""
+        return (CountTable(self.name, tuple((self._called(cell), 0) for cell in self._crossing.cells)),)
+
+    def finish_counts(self, found: Found) -> tuple[Table, ...]:
+        """Return the tables of `finish` from the counts that a committee opened; what was not opened is hidden."""
+        held = found[self.name]
+        counts = np.array([count or 0 for count in held], np.int64).reshape(self._shape)
+        opened = np.array([count is not None for count in held], np.bool_).reshape(self._shape)
+        return self._tables(counts, opened, self._notes({}), Status.HIDDEN)
 
     def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
         """Return one part: all cells and those in none, one table."""
@@ -122,13 +120,32 @@ class Crosstab(Statistic):
         places = len(self._crossing.cells) + 1
         return (forecast_count("each count", places, sd[self._missing], people, 1),)
 
-    def _measures(self, counts: Counts, opened: NDArray[np.bool_]) -> Table:
+    def _tables(
+        self, counts: Counts, opened: NDArray[np.bool_], notes: tuple[str, ...], otherwise: Status
+    ) -> tuple[Table, ...]:
+        """Return cells and measures; ``otherwise`` says what became of counts that were not opened."""
+        names = tuple(factor.name for factor in self.factors)
+        unknown: Cell = HIDDEN if otherwise is Status.HIDDEN else Absent(otherwise)
+        rows: list[tuple[Cell, ...]] = []
+        for cell, (layer, row, column) in zip(self._crossing.cells, np.ndindex(counts.shape), strict=True):
+            here, known = counts[layer], opened[layer]
+            if not known[row, column]:
+                rows.append((*cell, unknown, unknown, unknown, otherwise.value))
+                continue
+            count = int(here[row, column])
+            of_row = _percent(count, here[row], known[row], unknown)
+            of_column = _percent(count, here[:, column], known[:, column], unknown)
+            rows.append((*cell, count, of_row, of_column, Status.OK.value))
+        cells = Table(self.name, "crosstab", (*names, *CROSSTAB_COLUMNS), tuple(rows), notes)
+        return (cells,) if len(names) == 1 else (cells, self._measures(counts, opened, otherwise))
+
+    def _measures(self, counts: Counts, opened: NDArray[np.bool_], otherwise: Status) -> Table:
         """Return chi-square of every layer, and odds and risk ratio where it is two by two."""
         *over, by_row, by_column = self.factors
         layers = tuple((level,) for factor in over for level in factor.levels) or ((),)
         rows: list[tuple[Cell, ...]] = []
         for layer, here, known in zip(layers, counts, opened, strict=True):
-            found = associate(here) if known.all() else withheld(Status.TOO_FEW_SITES)
+            found = associate(here) if known.all() else withheld(otherwise)
             rows.append((*layer, by_row.name, by_column.name, *found.cells))
         heads = (*(factor.name for factor in over), "rows", "columns")
         notes = [
@@ -183,9 +200,9 @@ def _block(name: str, items: frozenset[str]) -> Block:
     return Block(name, "additive", 1, 1.0, "person", 0, (items,), (name,))
 
 
-def _percent(count: int, among: Counts, known: NDArray[np.bool_]) -> Cell:
-    """Return 100 times the share of a count among counts that are all known."""
+def _percent(count: int, among: Counts, known: NDArray[np.bool_], unknown: Cell) -> Cell:
+    """Return 100 times the share of a count among counts, ``unknown`` unless all of them are known."""
     if not known.all():
-        return Absent(Status.TOO_FEW_SITES)
+        return unknown
     total = int(among.sum())
     return 100 * count / total if total else NO_DATA

@@ -14,11 +14,20 @@ from cohortsum.protocol.noise import Adjacency
 from cohortsum.study.batch import Batch
 from cohortsum.study.results import Absent, Cell, Status, Table
 from cohortsum.study.statistics.bins import Bins, refuse_no_bins
+from cohortsum.study.statistics.by_committee import (
+    NOT_OPENED,
+    CountTable,
+    Found,
+    opened_status,
+    shown,
+)
 from cohortsum.study.statistics.counts_noised import COUNTS_NOTE, forecast_count, places_part, whole
 from cohortsum.study.statistics.interface import Block, Members, State, Statistic, Sums, marked, set_name
 from cohortsum.study.statistics.noised import Forecast, Noisy, Part
 from cohortsum.study.statistics.units import Where, clipped, selected
 from cohortsum.study.variables import Number
+
+COLUMNS = ("variable", "low", "high", "count", "status", "missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +109,28 @@ class Histogram(Statistic):
                 (variable.name, low, high, count, status, missing)
                 for (low, high), count in zip(bins, counts, strict=True)
             ]
-        columns = ("variable", "low", "high", "count", "status", "missing")
-        return (Table(self.name, "histogram", columns, tuple(rows)),)
+        return (Table(self.name, "histogram", COLUMNS, tuple(rows)),)
+
+    def count_tables(self) -> tuple[CountTable, ...]:
+        """Return one table per variable, of its bins; the missing people are not told."""
+        return tuple(
+            CountTable(
+                self._block(variable),
+                tuple((self._block(variable), place) for place in range(len(self._bins(variable).intervals))),
+            )
+            for variable in self.variables
+        )
+
+    def finish_counts(self, found: Found) -> tuple[Table, ...]:
+        """Return the table of `finish` from the counts that a committee opened; what was not opened is hidden."""
+        rows: list[tuple[Cell, ...]] = []
+        for variable in self.variables:
+            bins = zip(self._bins(variable).intervals, found[self._block(variable)], strict=True)
+            rows += [
+                (variable.name, low, high, shown(count), opened_status(count).value, NOT_OPENED)
+                for (low, high), count in bins
+            ]
+        return (Table(self.name, "histogram", COLUMNS, tuple(rows)),)
 
     def parts(self, adjacency: Adjacency) -> tuple[Part, ...]:
         """Return one part: the counts of all variables together, each a table."""

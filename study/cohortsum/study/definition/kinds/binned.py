@@ -1,7 +1,7 @@
 """Public bins, as kinds that count between edges are given them: ``edges``, or ``bins`` of equal width."""
 
 from itertools import pairwise
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -28,10 +28,20 @@ class Binned(AnalysisSection):
     edges: Annotated[tuple[Finite, ...], Field(min_length=2, max_length=1001)] | None = None
     bins: Bins | None = None
 
+    wanted: ClassVar[str] = "expected either edges: [...] or bins: {from, to, count}"
+    """What is said where there is not exactly one of what parts the numbers."""
+
+    @property
+    def without_bins(self) -> bool:
+        """Whether the entry names a grid in their place."""
+        return False
+
     @model_validator(mode="after")
     def _edges_increase(self) -> Self:
-        if (self.edges is None) == (self.bins is None):
-            raise ValueError("expected either edges: [...] or bins: {from, to, count}")
+        if self.without_bins and self.edges is None and self.bins is None:
+            return self
+        if self.without_bins or (self.edges is None) == (self.bins is None):
+            raise ValueError(self.wanted)
         edges = self.public_edges()
         if not all(low < high for low, high in pairwise(edges)):
             raise ValueError("expected edges that increase")

@@ -23,6 +23,10 @@ from cohortsum.study.variables import Number
 MIN_BIN = 10
 """People of a bin that is looked at more closely, unless the study says otherwise."""
 MOST_PARTS = 1000
+EXTREME = (
+    "0 and 1 ask for the minimum and the maximum: the value of one person, which only a committee opens, on a public grid "
+    "(mode: committee, and step in the place of edges); expected probabilities between them"
+)
 LEAST_WIDTH = 1e-9
 """Least width to refine to, as a share of the greatest edge: below it edges would fall on each other."""
 
@@ -34,13 +38,14 @@ class QuantilesSpec(AnalysisSpec):
     Attributes:
         name: the analysis.
         variables: numbers.
-        probabilities: ascending, above 0 and below 1.
-        edges: of the bins, increasing, at least 2, in the variables' unit.
+        probabilities: ascending, above 0 and below 1; from 0 to 1 with ``step``.
+        edges: of the bins, increasing, at least 2, in the variables' unit; none with ``step``.
         by: factors whose levels make groups.
         bands: numbers whose parts make groups, with the cuts between them; crossed with ``by``.
         refine: the width to which a second round looks at the bins that hold a quantile; None for one round.
         min_bin: people that such a bin has at least.
         where: the subgroup, judged on prepared values.
+        step: of the public grid on which a committee finds them; None where they come from counts between edges.
     """
 
     kind: ClassVar[str] = "quantiles"
@@ -55,6 +60,7 @@ class QuantilesSpec(AnalysisSpec):
     refine: float | None
     min_bin: int
     where: Condition | None
+    step: float | None = None
 
     @property
     def lists(self) -> frozenset[str]:
@@ -78,12 +84,7 @@ class QuantilesSpec(AnalysisSpec):
 
 
 def _inside(probability: float) -> float:
-    if probability in (0.0, 1.0):
-        raise ValueError(
-            "0 and 1 ask for the minimum and the maximum: the value of one person, which no protocol opens safely yet; "
-            "expected probabilities between them"
-        )
-    if not 0.0 < probability < 1.0:
+    if not 0.0 <= probability <= 1.0:
         raise ValueError("expected a probability above 0 and below 1, such as 0.05 for 5 %")
     return probability
 
@@ -98,7 +99,7 @@ Cuts = Annotated[tuple[Finite, ...], Field(min_length=1, max_length=100), AfterV
 
 
 class QuantilesEntry(Binned):
-    """Quantiles from counts between public edges, by groups; refined in a second round where asked for."""
+    """Quantiles from counts between public edges, refined in a second round where asked for; exact on a grid by a committee."""
 
     kind: Literal["quantiles"]
     variables: Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -109,9 +110,21 @@ class QuantilesEntry(Binned):
     bands: dict[Name, Cuts] = Field(default_factory=dict[Name, Cuts])
     refine: Annotated[Finite, Field(gt=0)] | None = None
     min_bin: Count | None = None
+    step: Annotated[Finite, Field(gt=0)] | None = None
+
+    wanted: ClassVar[str] = (
+        "expected either edges: [...] or bins: {from, to, count}; or step alone, for a committee"
+    )
+
+    @property
+    def without_bins(self) -> bool:
+        """Whether a committee finds the quantiles on a grid."""
+        return self.step is not None
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Self:
+        if self.step is not None and (self.refine is not None or self.min_bin is not None):
+            raise ValueError("refine and min_bin look into bins, and step has none; remove them")
         if len(set(self.probabilities)) < len(self.probabilities):
             raise ValueError("a probability is listed twice; list each once")
         if self.min_bin is not None and self.refine is None:
@@ -124,6 +137,9 @@ class QuantilesEntry(Binned):
         edges, probabilities = self.public_edges(), tuple(sorted(self.probabilities))
         taken = {"variable", "probability", *QUANTILE_COLUMNS, QUANTILE_NOISE_COLUMN, REFINED_COLUMN}
         by = reading.factors(self.by, path_of(name, "by"), taken)
+        for place, probability in enumerate(self.probabilities if self.step is None else ()):
+            if probability in (0.0, 1.0):
+                reading.problems.add(path_of(name, "probabilities", place), EXTREME)
         bands = dict(sorted(self.bands.items()))
         for variable, cuts in bands.items():
             _check_bands(variable, cuts, taken, path_of(name, "bands", variable), reading)
@@ -133,7 +149,7 @@ class QuantilesEntry(Binned):
         written = {
             "variables": variables,
             "probabilities": probabilities,
-            "edges": edges,
+            "edges": edges or None,
             "bins": None,
             "by": by,
             "bands": bands,
@@ -149,6 +165,7 @@ class QuantilesEntry(Binned):
             self.refine,
             min_bin or MIN_BIN,
             where,
+            self.step,
         )
         return self.model_copy(update=written), spec
 
