@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Two workers share tests of pure computing one by one, and by files those that keep to ports and folders of their own. Everything
 # else runs alone: whole consortia of processes, and stories in which sites vanish at moments that a busy machine would shift.
 PURE := audit crypto fuzz ledger noise protocol rank_search report study truths
-APART := admin attacks cli coordinator edges evidence golden node release
+APART := admin attacks cli coordinator edges evidence golden node release trustee
 
 .PHONY: demo test check mypy pyright wheel format search fuzz faults bench soak scale truths bundle clean
 

@@ -65,9 +65,9 @@ SEAMS: Mapping[str, tuple[tuple[object, str], ...]] = {
         (site_checks, "unseal"),
     ),
     "gate": (
-        (site_checks, "gate_sum"),
-        (site_checks, "dropouts_of"),
-        (site_checks, "check_mask_seed"),
+        (opening, "gate_sum"),
+        (opening, "dropouts_of"),
+        (opening, "check_mask_seed"),
     ),
 }
 """Where the machines call out, by what the call is for; no seam lies inside another."""

@@ -195,7 +195,7 @@ def test_two_key_mode_stands_beside_masking_and_tenseal_and_is_exact(tmp_path: P
 
 def test_a_large_round_is_exact_and_every_message_stands_beside_what_it_should_hold(tmp_path: Path) -> None:
     printed, tables = run("scale.py", tmp_path)
-    steps = table(tables, "5 sites, 303 numbers")
+    steps = table(tables, "5 sites, ")
     assert [row["step"] for row in steps[1:7]] == [
         "R0 advertise",
         "R1 share keys",
@@ -239,7 +239,10 @@ def test_a_soak_counts_what_happened_and_draws_it(soaked: tuple[Path, Tables]) -
     out, tables = soaked
     (whole,), (wrong,) = table(tables, "Soak"), table(tables, "What is wrong")
     assert (whole["sites"], whole["studies"]) == (3, whole["released"])
-    assert whole["rounds opened"] == wrong["results checked"] != 0
+    opened, checked = whole["rounds opened"], wrong["results checked"]
+    assert isinstance(opened, int)
+    assert isinstance(checked, int)
+    assert opened >= checked > 0  # a fit opens several rounds
     assert (
         sum(value for name, value in wrong.items() if name != "results checked" and isinstance(value, int))
         == 0

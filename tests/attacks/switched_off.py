@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cohortsum.protocol import coordinator_checks, site, site_checks
+from cohortsum.protocol import coordinator_checks, opening, site, site_checks
 from cohortsum.protocol.bounds import threshold
 from cohortsum.protocol.effects import SiteEffect
 from cohortsum.protocol.messages import DataShares, GateShares, MaskedInput, Survivors
@@ -71,7 +71,8 @@ def contexts(patch: pytest.MonkeyPatch) -> None:
 
 def comparisons(patch: pytest.MonkeyPatch) -> None:
     """Whatever sites compare with a digest that somebody signed (R2.4, R4.5, R5.0)."""
-    patch.setattr(site_checks, "hmac", SimpleNamespace(compare_digest=true))
+    for module in (site_checks, opening):
+        patch.setattr(module, "hmac", SimpleNamespace(compare_digest=true))
 
 
 def thresholds(patch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,8 @@ def test_a_trustee_that_lost_the_key_ends_the_attempt_and_the_same_survivors_ope
         async with LockedLoopback(tmp_path) as town:
             held = town.hold("site2", "CONSISTENCY")
             town.begin()
-            await held.reached.wait()
+            async with asyncio.timeout(LIMIT_S):
+                await held.reached.wait()
             town.trustee.start()
             held.released.set()
             outcome = await town.whole()
@@ -204,7 +205,8 @@ def test_a_restarted_coordinator_goes_on_under_the_same_key(tmp_path: Path) -> N
                 held = town.hold("site1", what)
                 if town.ending is None:
                     town.begin()
-                await held.reached.wait()
+                async with asyncio.timeout(LIMIT_S):
+                    await held.reached.wait()
                 await town.restart()
                 held.released.set()
             outcome = await town.whole()

@@ -23,7 +23,7 @@ CODES = ("vermilion kestrel", "numbat nine lives")
 """Free text of people, where a level, a number or a column of no interest should be."""
 LETTERS = "bcdfghjklmnpqrstvwxz"
 MAX_PARTICIPANTS = 100_000
-SURE = 7
+SURE = 8
 """A text of so many signs stands in nothing else by chance."""
 
 

@@ -22,6 +22,7 @@ from cohortsum.study.definition import (
     parse_canonical,
     refuse_unbuilt,
     study_schema,
+    unbuilt,
 )
 from cohortsum.study.variables import Factor, Number
 from tests.study.definitions import (
@@ -73,10 +74,20 @@ def test_the_open_example_runs_on_68_regions() -> None:
     assert study.protection.min_participants == 300
 
 
+def test_two_key_is_refused_by_name_only_where_its_library_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = frozen(small("protection: {", "protection: {mode: two_key, "))
+    refuse_unbuilt(study)
+    nowhere: dict[str, object] = {}
+    monkeypatch.setattr(unbuilt, "find_spec", nowhere.get)
+    with pytest.raises(NotInThisVersionError, match=re.escape("protection.mode two_key")):
+        refuse_unbuilt(study)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ("protection: {", "protection: {mode: two_key, ", "protection.mode two_key"),
         ("epoch: 2026-11", "epoch: 2026-11, near_duplicate: reuse", "near_duplicate reuse"),
     ],
 )
