@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cohortsum.study.disclosure.rounding import (
-    HIDDEN,
     SMALL,
     Rounding,
     mean_of_parts,
@@ -17,7 +16,7 @@ from cohortsum.study.disclosure.rounding import (
 )
 from cohortsum.study.disclosure.rules import DEFAULT, Knowledge, Rule
 from cohortsum.study.disclosure.suppression import Suppression, suppress
-from cohortsum.study.results import NO_DATA, Absent
+from cohortsum.study.results import HIDDEN, NO_DATA, Absent
 from cohortsum.study.variables import Factor
 from tests.study.disclosure.linking import Counted, linked
 from tests.study.disclosure.tables import T2, called
