@@ -72,7 +72,7 @@ def print_modes(plan: StudyPlan, roster: Roster, console: Console) -> None:
         (
             "coordinator and t sites",
             "every site's numbers",
-            "the sum the trustee decrypts, no site's numbers",
+            "nothing before the trustee decrypts; then as masking",
             "as with c sites, while fewer than (m + 1)/2 members are among them",
         ),
         ("(m + 1)/2 of m members", "", "", "every number that every site dealt"),
