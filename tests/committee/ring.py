@@ -58,6 +58,13 @@ async def computed(
         for number, (one, shares) in members:
             await one.begin(plan, number, shares)
 
+        arrived = [asyncio.Queue[tuple[int, bytes]]() for _ in workers]
+
+        async def handed(number: int, one: Worker) -> None:
+            """Hand over what arrives, beside the reading: two workers whose pipes are full would wait for each other."""
+            while True:
+                await one.hand(*await arrived[number].get())
+
         async def served(number: int, one: Worker) -> bytes:
             async for message in one.messages():
                 if isinstance(message, bytes):
@@ -65,10 +72,14 @@ async def computed(
                 peer, body = message
                 tape.messages.append((number, peer, body))
                 for arriving in [body] if meddle is None else meddle(number, peer, body):
-                    await workers[peer].hand(number, arriving)
+                    arrived[peer].put_nowait((number, arriving))
             raise AssertionError("the messages end with an answer or an error")
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(served(number, one)) for number, (one, _) in members]
+            handing = [group.create_task(handed(number, one)) for number, (one, _) in members]
+            await asyncio.wait(tasks)
+            for hands in handing:
+                hands.cancel()
         tape.locks = [one.locks for one in workers]
         return [answers_from_bytes(plan, task.result()) for task in tasks]
