@@ -63,11 +63,10 @@ class AtHand:
         ring = KeyRing(64, 3600.0, time.monotonic)
         self.desk = Desk(TRUSTEE, identity_key(TRUSTEE), lambda: self.roll, ring, self.ledger, 1_000_000)
 
-    async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes, wait_s: float) -> Packet:
+    async def offer(self, signed: SignedStudy, opening: Envelope, wait_s: float) -> Packet:
         """Offer a key."""
         self._answers()
         assert wait_s > 0
-        assert opening.context == context
         self.offers += 1
         return await asyncio.to_thread(self.desk.offer, signed, opening)
 

@@ -199,7 +199,7 @@ def test_settings_that_do_not_hold_are_named(tmp_path: Path, before: str, after:
 def test_a_trustee_that_is_killed_before_it_answers_remembers_what_it_decrypted(tmp_path: Path) -> None:
     folder = settled(tmp_path / "trustee")
     played = Played(SITES, protection(), seed="killed")
-    asked = (played.by_statistician, played.opening, played.context)
+    asked = (played.by_statistician, played.opening)
 
     async def offered(port: int) -> Packet:
         return await client(port).offer(*asked, 60.0)

@@ -110,7 +110,7 @@ def test_the_coordinator_gets_a_key_and_the_masked_sum(tmp_path: Path) -> None:
         office, played = Office(tmp_path), round_of()
         async with serving(office) as port:
             line = client(port)
-            packet = await line.offer(played.by_statistician, played.opening, played.context, WAIT_S)
+            packet = await line.offer(played.by_statistician, played.opening, WAIT_S)
             assert packet == office.offer(played)
             sums = [
                 await line.unlock(
@@ -151,7 +151,7 @@ def test_the_coordinator_hears_the_trustees_sentence(tmp_path: Path) -> None:
             line, asked = client(port), (played.by_statistician, played.request)
             with pytest.raises(RefusedError, match="the trustee refuses: no key is held for this attempt"):
                 await line.unlock(*asked, played.ciphertexts(), played.length, WAIT_S)
-            await line.offer(played.by_statistician, played.opening, played.context, WAIT_S)
+            await line.offer(played.by_statistician, played.opening, WAIT_S)
             few = replace(played.request.transcript, consistency=())
             request = UnlockRequest(few, played.request.gate)
             with pytest.raises(RefusedError, match=r"R4\.3: 0 signatures"):
@@ -172,7 +172,7 @@ def test_a_full_ring_is_said(tmp_path: Path) -> None:
         played = round_of("again")
         async with serving(office) as port:
             with pytest.raises(RefusedError, match="holds 1 keys and has room for no further one"):
-                await client(port).offer(played.by_statistician, played.opening, played.context, WAIT_S)
+                await client(port).offer(played.by_statistician, played.opening, WAIT_S)
 
     asyncio.run(story())
 
@@ -378,7 +378,7 @@ def test_a_coordinator_does_not_believe_a_false_offer(tmp_path: Path, lie: str, 
         office, played = Office(tmp_path), round_of()
         async with serving(office, Lying(office, lie)) as port:
             with pytest.raises(RemoteProtocolError, match=f"^{check}"):
-                await client(port).offer(played.by_statistician, played.opening, played.context, WAIT_S)
+                await client(port).offer(played.by_statistician, played.opening, WAIT_S)
 
     asyncio.run(story())
 
@@ -412,7 +412,7 @@ def test_a_trustee_that_is_away_is_waited_for_and_then_given_up(tmp_path: Path) 
         office, played = Office(tmp_path), round_of()
         async with serving(office) as port:
             pass
-        asked = (played.by_statistician, played.opening, played.context)
+        asked = (played.by_statistician, played.opening)
         with pytest.raises(LineError, match=r"does not answer; check `trustee` in coordinator\.yaml"):
             await client(port).offer(*asked, 0.3)
         waiting = asyncio.create_task(client(port).offer(*asked, 60.0))
@@ -426,7 +426,7 @@ def test_a_trustee_that_is_away_is_waited_for_and_then_given_up(tmp_path: Path) 
 def test_a_coordinator_with_another_key_is_not_answered(tmp_path: Path) -> None:
     async def story() -> None:
         played = round_of()
-        asked = (played.by_statistician, played.opening, played.context)
+        asked = (played.by_statistician, played.opening)
         async with serving(Office(tmp_path)) as port:
             with pytest.raises(LineError):
                 await client(port, "stolen").offer(*asked, 0.3)

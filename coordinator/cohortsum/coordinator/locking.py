@@ -28,8 +28,8 @@ class UnlockedSum:
 class Trustee(Protocol):
     """A trustee that can be reached."""
 
-    async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes, wait_s: float) -> Packet:
-        """Return the trustee's signed offer of a key for a context, the public key attached.
+    async def offer(self, signed: SignedStudy, opening: Envelope, wait_s: float) -> Packet:
+        """Return the trustee's signed offer of a key for the attempt that ``opening`` opens, the public key attached.
 
         Raises LineError where it does not answer for ``wait_s``, RefusedError or RemoteProtocolError where it refuses.
         """
@@ -65,7 +65,7 @@ class RoundLock:
 
     async def key(self, opening: Envelope) -> Packet:
         """Return the trustee's offer for a round that is to open."""
-        return await self.trustee.offer(self.signed, opening, opening.context, self.wait_s)
+        return await self.trustee.offer(self.signed, opening, self.wait_s)
 
     async def open(self, state: Combining, context: bytes, ciphertexts: Vector, length: int) -> UnlockedSum:
         """Return the masked sum of a round whose seeds are all open.

@@ -8,7 +8,7 @@ round, and a round after the first has the survivors of the one before, or fewer
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +21,7 @@ import structlog
 from cohortsum.coordinator.amendment import Earlier
 from cohortsum.coordinator.attempt import ASK_AGAIN_S, Attempt
 from cohortsum.coordinator.clock import Clock, SystemClock, tell
-from cohortsum.coordinator.committee_course import Answered, answered
+from cohortsum.coordinator.committee_course import Answered, CommitteeCourse, incomplete
 from cohortsum.coordinator.committee_desk import CommitteeDesk
 from cohortsum.coordinator.course import Course
 from cohortsum.coordinator.enrolment import Enrolment
@@ -40,9 +40,7 @@ from cohortsum.crypto.errors import (
     CohortsumError,
     FencedError,
     RemoteProtocolError,
-    RoundFailedError,
     StoreError,
-    StudyFileError,
 )
 from cohortsum.crypto.failpoints import reach
 from cohortsum.protocol.approvals import approval_context, read_approval
@@ -53,12 +51,13 @@ from cohortsum.protocol.evidence import Evidence
 from cohortsum.protocol.messages import Kind, Packet, Regimen
 from cohortsum.protocol.roster import Roster
 from cohortsum.report.document import ResultDocument
-from cohortsum.study.committee_members import members_of
 from cohortsum.study.definition.signing import SignedStudy
 from cohortsum.study.disclosure.committee_gate import committee_gate
 from cohortsum.study.disclosure.gate import cohort_gate
 from cohortsum.study.disclosure.regimens import regime_of_sites
+from cohortsum.study.disclosure.verdict import Gated
 from cohortsum.study.planning import StudyPlan, by_block
+from cohortsum.study.results import Table
 from cohortsum.study.sums import Integers
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -149,7 +148,6 @@ class StudyRunner:
     ) -> None:
         self.plan, self.over = plan, False
         self._desk = desk
-        self._answering: asyncio.Task[Answered | str] | None = None
         self._signed, self._roster, self._signer = signed, roster, signer
         self._folder, self._results, self._pool = folder, results, pool
         self._pace, self._find_earlier, self._evidence = pace, earlier, evidence
@@ -158,6 +156,7 @@ class StudyRunner:
         self._sealed = SealedRounds(sealed_folder(results), plan.study.digest, lambda: self._roster)
         self._clock = clock or SystemClock()
         self.enrolment = Enrolment(plan, roster, self._record, self._clock, pace.enrol_s, pace.gather_s)
+        self._committee = CommitteeCourse(desk, plan, lambda: self._roster, self.enrolment, self._record)
         self._boxes = {index: Mailbox() for index in self.enrolment.names}
         self._current: Attempt | None = None
         self._stopped: tuple[str, str] | None = None
@@ -227,8 +226,7 @@ class StudyRunner:
             return
         self._stopped = (state, reason)
         await self.enrolment.end()
-        if self._answering is not None:
-            self._answering.cancel()
+        self._committee.stop()
         if self._current is not None:
             await self._current.abort(reason)
 
@@ -278,7 +276,8 @@ class StudyRunner:
         if len(approving) < least:
             return Outcome(None, f"{len(approving)} sites take part, {least} are required")
         if self.plan.study.protection.mode == "committee":
-            return await self._by_committee()
+            found = await self._committee.run()
+            return Outcome(None, found) if isinstance(found, str) else await self._publish_answers(found)
         course = Course(self.plan)
         for held in self._record.iterations():
             self._serve_earlier(course, held)
@@ -300,7 +299,7 @@ class StudyRunner:
         made, named = self._record.attempts(course.iteration, context)
         index_of = {name: index for index, name in enrolment.names.items()}
         if gone := [name for name in named if name not in index_of]:  # denied since they were named
-            return _incomplete(",".join(gone))
+            return incomplete(",".join(gone))
         bound, exact = tuple(sorted(index_of[name] for name in named)), True
         earlier = None
         if course.opened:
@@ -330,7 +329,7 @@ class StudyRunner:
             await enrolment.gather(bound, None if not course.opened else self._patience(exact))
             approvals, absent = enrolment.approvals, enrolment.absent(bound)
             if bound and absent and exact:
-                return _incomplete(self._record.listed(absent))
+                return incomplete(self._record.listed(absent))
             present = tuple(index for index in bound or approvals if index not in absent)
             if len(present) < protection.min_sites:
                 return f"{len(present)} sites are present, {protection.min_sites} are required"
@@ -514,60 +513,12 @@ class StudyRunner:
         )
         sums = course.sums if len(course.opened) == 1 else first.sums
         review = Review(regime, self._served, unfinished)
-        async with self._record.releasing:
-            linked = self._record.linked(survivors)
-            gate = partial(cohort_gate, course.plan, tables, course.sums, regime, linked)
-            items = first_items(self.plan.study, tables, await asyncio.to_thread(gate))
-            document = with_items(base, items)
-            reach("hub.published.before")
-            self._record.computed(first.context, first.survivors, document, sums, review, items)
-            reach("hub.published.noted")
-        await self._write(document)
-        return Outcome(document, waits_for(self.plan.study, document))
 
-    async def _by_committee(self) -> Outcome:
-        """Have a committee answer a study: no round follows, but its runs, again from the first where one fails."""
-        enrolment, protection = self.enrolment, self.plan.round.protection
-        least, bound = max(protection.min_sites, protection.suppliers_least), tuple[int, ...]()
-        try:
-            members, reason = frozenset(members_of(self.plan.study, self._roster)), "no attempt was made"
-        except StudyFileError as error:  # one was denied
-            return Outcome(None, error.message)
-        if self._desk is None:
-            return Outcome(None, "this coordinator carries no runs of committees")
-        for attempt in range(1, protection.max_attempts + 1):
-            await enrolment.gather(bound)
-            absent = enrolment.absent(bound)
-            if self._stopped is not None or (bound and absent):
-                return Outcome(
-                    None, reason if self._stopped is not None else _incomplete(self._record.listed(absent))
-                )
-            present = bound or tuple(index for index in enrolment.approvals if index not in absent)
-            if away := sorted(members - set(present)):
-                return Outcome(
-                    None, f"a committee needs all of its members, and absent is {self._record.listed(away)}"
-                )
-            if len(present) < least:
-                return Outcome(None, f"{len(present)} sites are present, {least} are required")
-            self._record.enter("running")
-            self._answering = asyncio.create_task(
-                answered(self._desk, self.plan, self._roster, present, attempt, self._record)
-            )
-            try:
-                found = await self._answering
-            except asyncio.CancelledError:
-                if self._stopped is None:
-                    self._answering.cancel()
-                    raise
-                return Outcome(None, reason)
-            except RoundFailedError as error:
-                bound, reason = present, error.message
-                self._log.info("committee.attempt_failed", attempt=attempt, reason=reason)
-                continue
-            if isinstance(found, str):
-                return Outcome(None, found)
-            return await self._publish_answers(found)
-        return Outcome(None, reason)
+        def gate() -> Callable[[], Gated]:
+            linked = self._record.linked(survivors)
+            return partial(cohort_gate, course.plan, tables, course.sums, regime, linked)
+
+        return await self._to_queue(first, base, tables, gate, sums, review)
 
     async def _publish_answers(self, found: Answered) -> Outcome:
         """Put the tables that a committee answered through their gate, and what it lets through into the queue, or out."""
@@ -575,12 +526,33 @@ class StudyRunner:
         sites = tuple(map(self._record.id_of, found.dealers))
         regime = regime_of_sites({site: self._regimens.get(site, STRICTEST) for site in sites})
         base = result_document(self.plan, self._roster, [opened], regime, names=self._record.names)
+        gate = partial(committee_gate, self.plan.study, found.tables, regime)
+        return await self._to_queue(opened, base, found.tables, lambda: gate, {}, Review(regime, {}, ""))
+
+    async def _to_queue(
+        self,
+        opened: OpenedIteration,
+        base: ResultDocument,
+        tables: Sequence[Table],
+        gate: Callable[[], Callable[[], Gated]],
+        sums: Mapping[str, Integers],
+        review: Review,
+    ) -> Outcome:
+        """Put tables through their gate and what it lets through into the queue, or out.
+
+        Args:
+            opened: what they come from.
+            base: the document without them.
+            tables: as they were finished.
+            gate: returns the gate, once no other study is being released.
+            sums: that are kept.
+            review: what is kept besides.
+        """
         async with self._record.releasing:
-            gate = partial(committee_gate, self.plan.study, found.tables, regime)
-            items = first_items(self.plan.study, found.tables, await asyncio.to_thread(gate))
+            items = first_items(self.plan.study, tables, await asyncio.to_thread(gate()))
             document = with_items(base, items)
             reach("hub.published.before")
-            self._record.computed(found.context, found.dealers, document, {}, Review(regime, {}, ""), items)
+            self._record.computed(opened.context, opened.survivors, document, sums, review, items)
             reach("hub.published.noted")
         await self._write(document)
         return Outcome(document, waits_for(self.plan.study, document))
@@ -606,7 +578,3 @@ class StudyRunner:
         for box in self._boxes.values():
             box.arrived.set()
         await self.enrolment.end()
-
-
-def _incomplete(absent: str) -> str:
-    return f"a retry needs every survivor, and absent is {absent}"

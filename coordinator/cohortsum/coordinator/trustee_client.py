@@ -6,7 +6,6 @@ says is checked before it is believed: the offer as a site checks it (K0), and t
 """
 
 import asyncio
-import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from cohortsum.crypto.errors import LineError, RefusedError, RemoteProtocolError
 from cohortsum.crypto.masks import WORD_BYTES, Vector
 from cohortsum.crypto.signing import IdentityKey
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, WIRE_VERSION, envelope_from_wire, envelope_to_wire
-from cohortsum.protocol.limits import RETRY_AFTER, TRUSTEE_SIZES, caller_options
+from cohortsum.protocol.limits import TRUSTEE_SIZES, asked_to_wait_s, caller_options
 from cohortsum.protocol.masking import words_digest, words_from_bytes
 from cohortsum.protocol.messages import Envelope, Packet, Unlocked
 from cohortsum.protocol.proof import statement_of
@@ -63,13 +62,12 @@ class TrusteeClient:
     def __init__(self, target: str, key: IdentityKey, roll: Callable[[], Roll]) -> None:
         self._target, self._key, self._roll = target, key, roll
 
-    async def offer(self, signed: SignedStudy, opening: Envelope, context: bytes, wait_s: float) -> Packet:
+    async def offer(self, signed: SignedStudy, opening: Envelope, wait_s: float) -> Packet:
         """Return the trustee's signed offer of a key for an attempt, with the key attached.
 
         Args:
             signed: the study, as its statistician signed it.
             opening: of the attempt, as this coordinator signed it.
-            context: of the attempt, 32 bytes.
             wait_s: seconds for which the call is repeated while nobody answers.
 
         Raises:
@@ -90,7 +88,7 @@ class TrusteeClient:
         if reply is None:
             raise _no_message()
         packet = Packet(envelope_from_wire(reply.offer), (reply.key,))
-        await asyncio.to_thread(check_offer, packet, context, STANDARD, roster)
+        await asyncio.to_thread(check_offer, packet, opening.context, STANDARD, roster)
         return packet
 
     async def unlock(
@@ -221,7 +219,4 @@ def _retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
     """Return after how many seconds a trustee without room takes the same call, or None where it does not say so."""
     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return None
-    said = [value for key, value in error.trailing_metadata() if key == RETRY_AFTER]
-    if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
-        return None
-    return int(said[0]) / 1000
+    return asked_to_wait_s(error.trailing_metadata())

@@ -67,8 +67,6 @@ class Ciphertext(Protocol):
     """One ciphertext of SEAL."""
 
     def size(self) -> int: ...  # noqa: D102
-    def parms_id(self) -> list[int]: ...  # noqa: D102
-    def is_ntt_form(self) -> bool: ...  # noqa: D102
     def is_transparent(self) -> bool: ...  # noqa: D102
 
 

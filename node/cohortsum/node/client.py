@@ -9,7 +9,6 @@ says nothing about how long it took to compute.
 import asyncio
 import hashlib
 import math
-import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +33,7 @@ from cohortsum.protocol.codec import (
 )
 from cohortsum.protocol.effects import Send
 from cohortsum.protocol.envelope import Signer
-from cohortsum.protocol.limits import MAX_LISTED, RETRY_AFTER, caller_options
+from cohortsum.protocol.limits import MAX_LISTED, asked_to_wait_s, caller_options
 from cohortsum.protocol.masking import words_hasher
 from cohortsum.protocol.messages import Kind, Packet
 from cohortsum.protocol.roster import Roster
@@ -226,10 +225,7 @@ def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
     """Return after how many seconds a coordinator without room takes the same call, or None where it does not say so."""
     if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return None
-    said = [value for key, value in error.trailing_metadata() if key == RETRY_AFTER]
-    if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
-        return None
-    return int(said[0]) / 1000
+    return asked_to_wait_s(error.trailing_metadata())
 
 
 async def list_studies(caller: Caller, after: int) -> service_pb2.ListStudiesReply:

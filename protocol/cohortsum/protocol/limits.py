@@ -15,7 +15,8 @@ that unpack to millions are refused by name of their encoding.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cohortsum.protocol.codec import MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
@@ -90,6 +91,14 @@ COMMON: tuple[Option, ...] = (
     ("grpc.max_metadata_size", 8 * KIB),
     ("grpc.absolute_max_metadata_size", 16 * KIB),
 )
+
+
+def asked_to_wait_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:
+    """Return after how many seconds a refused call may be taken, by its trailing metadata; None where they do not say so."""
+    said = [value for key, value in metadata if key == RETRY_AFTER]
+    if len(said) != 1 or not isinstance(said[0], str) or not re.fullmatch(r"[0-9]{1,9}", said[0]):
+        return None
+    return int(said[0]) / 1000
 
 
 def caller_options(served: Mapping[str, Sizes] = SIZES) -> tuple[Option, ...]:

@@ -5,14 +5,10 @@ groups of which quantiles are sought. A count is named by its block and its plac
 comes back in the same form; a count that stayed closed is None, whether it is small or keeps a small one hidden.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from cohortsum.study.batch import Batch
-from cohortsum.study.results import HIDDEN, Absent, Cell, Status, Table
-from cohortsum.study.statistics.interface import Block, State, Sums
+from cohortsum.study.results import HIDDEN, Absent, Cell, Status
 
 Place = tuple[str, int]
 """A count: the name of its block, and its place in the block."""
@@ -33,32 +29,6 @@ class CountTable:
 
     name: str
     places: tuple[Place, ...]
-
-
-class ByCommittee(Protocol):
-    """A statistic that a committee can answer."""
-
-    name: str
-
-    @abstractmethod
-    def layout(self) -> tuple[Block, ...]:
-        """Return the blocks that it contributes to."""
-
-    @abstractmethod
-    def accumulate(self, batch: Batch) -> State:
-        """Return the state of one batch."""
-
-    @abstractmethod
-    def contribute(self, state: State) -> Sums:
-        """Return the integers of every block."""
-
-    @abstractmethod
-    def count_tables(self) -> tuple[CountTable, ...]:
-        """Return the tables of counts that are opened; depends on the study alone."""
-
-    @abstractmethod
-    def finish_counts(self, found: Found) -> tuple[Table, ...]:
-        """Return the result tables from the counts that were opened."""
 
 
 def closed_note(least: int) -> str:
